@@ -14,7 +14,7 @@ const OBJECTS: [(&str, &str); 4] = [
     ("src/nic/nic.bpf.c", "nic.skel.rs"),
 ];
 
-/// The newest clang at hand: Debian installs them beside each other under versioned names.
+/// Returns the newest installed clang: Debian gives each version a name of its own.
 fn find_clang() -> PathBuf {
     println!("cargo:rerun-if-env-changed=CLANG");
     if let Some(clang) = env::var_os("CLANG") {

@@ -52,7 +52,7 @@ fn main() {
     }
 }
 
-/// Bounds of stamps spread evenly over the pairs.
+/// Returns the error bounds of stamps spread evenly over the pairs, ns.
 fn bounds(clock: &str, pairs: &[ClockPair]) -> Vec<u64> {
     let (Some(nature), [first, .., last]) = (Nature::from_name(clock), pairs) else {
         return Vec::new();

@@ -76,7 +76,7 @@ impl Subject<'_> {
         VISITS.div_ceil(self.sockets).max(2)
     }
 
-    /// CPU µs per socket and walk when nothing changes.
+    /// Returns the CPU time of a walk for each socket if nothing changes, µs.
     fn idle(&mut self) -> Result<f64> {
         let polls = self.polls();
         let start_ns = thread_cpu_ns();
@@ -117,7 +117,7 @@ impl Subject<'_> {
         Ok(self.per_socket_us(cpu_ns, 1))
     }
 
-    /// When nothing changes, without BPF.
+    /// Returns the CPU time of a poll without BPF for each socket if nothing changes, µs.
     fn unaided(&mut self) -> f64 {
         let polls = self.polls();
         let start_ns = thread_cpu_ns();

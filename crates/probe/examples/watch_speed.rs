@@ -98,7 +98,7 @@ fn measure(sockets: u64) -> Result<()> {
     holders.into_iter().try_for_each(Holder::end)
 }
 
-/// Polls until nothing is left of what the sockets did before.
+/// Polls until no socket reports earlier traffic any more.
 fn become_idle(poll: &impl Fn() -> Result<f64>) -> Result<()> {
     const POLLS: u32 = 10;
     for _ in 0..POLLS {

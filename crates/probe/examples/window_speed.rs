@@ -138,7 +138,7 @@ fn pin(cpu: usize) -> Result<()> {
     Ok(sched_setaffinity(Pid::from_raw(0), &only)?)
 }
 
-/// Returns when this CPU did something else.
+/// Returns the intervals in which this CPU did something else.
 fn observe(ends: &AtomicBool) -> Vec<Span> {
     let mut gaps = Vec::new();
     let mut before_ns = monotonic_ns();

@@ -36,7 +36,7 @@ pub(crate) fn clock_coverage(probe: &str, refused: Option<&io::Error>) -> Covera
     }
 }
 
-/// A clock on every CPU that is on; they do not run yet.
+/// Opens a clock on every online CPU; the clocks do not run yet.
 pub(crate) fn open_clocks() -> io::Result<Vec<OwnedFd>> {
     online_cpus()?.into_iter().map(open_clock).collect()
 }
@@ -57,13 +57,13 @@ fn open_clock(cpu: i32) -> io::Result<OwnedFd> {
     perf_event::open(&attr, every_process, cpu)
 }
 
-/// Numbers of the CPUs that are on.
+/// Returns the numbers of online CPUs.
 pub(crate) fn online_cpus() -> io::Result<Vec<i32>> {
     let list = std::fs::read_to_string("/sys/devices/system/cpu/online")?;
     parse_list(list.trim()).ok_or_else(|| io::Error::other(format!("no list of CPUs: {list}")))
 }
 
-/// Numbers of a list such as `0-3,6`.
+/// Returns the numbers of a list such as `0-3,6`.
 fn parse_list(list: &str) -> Option<Vec<i32>> {
     let mut numbers = Vec::new();
     for range in list.split(',') {

@@ -57,7 +57,8 @@ struct FileName {
 }
 
 impl FileReader {
-    /// Adds the files for which threads waited, if they are new. The ids of the processes are those of `/proc` here.
+    /// Adds the names of files that threads waited for, once each. The ids of the processes are
+    /// those of `/proc` here.
     pub fn describe(&mut self, waits: &Waits, files: &mut WaitedFiles) {
         let mut searches = 0;
         for row in 0..waits.device.len() {

@@ -11,7 +11,7 @@ use crate::itt::Assembler;
 use crate::stacks::PerfMap;
 use crate::tcp_stats::Batch;
 
-/// Reads a `sock_diag` batch as a poll does; gives how many messages it held.
+/// Reads a `sock_diag` batch as a poll does; returns the number of messages.
 pub fn netlink_batch(bytes: &[u8]) -> usize {
     // the request number of the corpus
     let sequence = 5;
@@ -24,7 +24,7 @@ pub fn netlink_batch(bytes: &[u8]) -> usize {
     batch.map(|item| format!("{item:?}")).count()
 }
 
-/// Reads the notes of a program file; gives how many arguments they describe.
+/// Reads the USDT notes of a program file; returns the number of arguments.
 pub fn elf_notes(path: &Path) -> usize {
     let Ok(elf) = crate::usdt::Elf::read(path) else {
         return 0;
@@ -40,12 +40,12 @@ pub fn elf_notes(path: &Path) -> usize {
     arguments.sum()
 }
 
-/// Unwinds a stack through a file that is mapped at `addresses`, and looks up the names; gives the frames.
+/// Unwinds a stack through a file mapped at `addresses`; returns the number of frames.
 pub fn unwind_code(file: File, addresses: Range<u64>, stack: &[u8]) -> usize {
     crate::stacks::unwind_through(file, addresses, stack)
 }
 
-/// Reads a map of generated code, in two pieces; gives how many functions it names.
+/// Reads a map of generated code, in two pieces; returns the number of functions.
 pub fn perf_map(bytes: &[u8]) -> usize {
     let mut map = PerfMap::default();
     let (first, second) = bytes.split_at(bytes.len() / 2);
@@ -59,7 +59,7 @@ pub fn perf_map(bytes: &[u8]) -> usize {
     map.len()
 }
 
-/// Makes rows of what a program wrote into a ring.
+/// Makes rows of a ring's records.
 pub fn itt_rows(ring: &mut itt::Ring) -> RowSet {
     let mut assembler = Assembler::default();
     for _reading in 0..3 {

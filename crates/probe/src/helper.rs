@@ -4,7 +4,7 @@
 use std::io;
 use std::os::fd::RawFd;
 
-/// `capset(2)`: of its capabilities the process keeps those with these bits, as far as it has them.
+/// Drops all capabilities of the process but those with these bits (`capset(2)`).
 pub(crate) fn keep_capabilities(bits: u64) -> io::Result<()> {
     /// `_LINUX_CAPABILITY_VERSION_3` (`uapi/linux/capability.h`).
     const VERSION: u32 = 0x2008_0522;
@@ -29,8 +29,8 @@ pub(crate) fn keep_capabilities(bits: u64) -> io::Result<()> {
     }
 }
 
-/// Closes what the recorder has open: it must not live longer than the recorder. Linux before 5.9 has no
-/// `close_range`: the first 1,024 descriptors, the usual limit, are closed one by one.
+/// Closes all descriptors but two: the helper must not live longer than the recorder. Linux before
+/// 5.9 has no `close_range`: the first 1,024 descriptors, the usual limit, are closed one by one.
 pub(crate) fn close_all_but(one: RawFd, other: RawFd) {
     let (low, high) = (one.min(other), one.max(other));
     for (first, last) in [(0, low - 1), (low + 1, high - 1), (high + 1, RawFd::MAX)] {

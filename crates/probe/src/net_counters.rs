@@ -59,7 +59,7 @@ impl NetCounterReader {
         }
     }
 
-    /// Reads them again: a row for each counter that grew.
+    /// Reads the counters again, and adds a row for each that grew.
     pub fn finish(&self, rows: &mut NetCounters) {
         let time_ns = monotonic_ns();
         for (netns, counters) in read_all() {
@@ -103,7 +103,7 @@ fn read_all() -> BTreeMap<u32, NamespaceCounters> {
         .collect()
 }
 
-/// `/proc/PID/ns/net` → `/proc/PID/net`; a namespace that only a mount keeps has none.
+/// Returns `/proc/PID/net` for `/proc/PID/ns/net`; `None` for a namespace that only a mount keeps.
 fn net_folder(path: &Path) -> Option<PathBuf> {
     let process = path.parent()?.parent()?;
     (path.starts_with("/proc") && path.ends_with("ns/net")).then(|| process.join("net"))
@@ -121,7 +121,7 @@ fn read_namespace(folder: &Path) -> NamespaceCounters {
     counters
 }
 
-/// Two lines a group: names, then values.
+/// Reads counters from pairs of lines: names, then values.
 fn parse_pairs(text: &str) -> NamespaceCounters {
     let lines: Vec<&str> = text.lines().collect();
     let mut counters = NamespaceCounters::new();

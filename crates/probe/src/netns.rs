@@ -93,7 +93,7 @@ impl Netns {
         Self::open(Path::new(CURRENT))
     }
 
-    /// Inode number: the namespace's identity in `connections.netns`.
+    /// Returns the inode number: the namespace's identity in `connections.netns`.
     pub fn inode(&self) -> u32 {
         self.inode
     }
@@ -179,13 +179,12 @@ fn inode_of(path: &str) -> Option<u32> {
     parse_inode(std::fs::read_link(path).ok()?.to_str()?)
 }
 
-/// `net:[4026531840]` → 4026531840.
+/// Returns the inode of a link such as `net:[4026531840]`.
 fn parse_inode(link: &str) -> Option<u32> {
     link.strip_prefix("net:[")?.strip_suffix(']')?.parse().ok()
 }
 
-/// A line of `mountinfo` that mounts a network namespace: the fourth field is its name within
-/// nsfs, the fifth the mount point.
+/// Returns inode and mount point of a line of `mountinfo` that mounts a network namespace.
 fn namespace_mount(line: &str) -> Option<(u32, PathBuf)> {
     let mut fields = line.split(' ');
     let inode = parse_inode(fields.nth(3)?)?;

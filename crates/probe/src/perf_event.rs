@@ -49,7 +49,7 @@ pub(crate) fn open(attr: &Attr, pid: i32, cpu: i32) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// Lets an event go on, or halts it.
+/// Starts or stops an event.
 pub(crate) fn switch(event: BorrowedFd<'_>, on: bool) -> io::Result<()> {
     const PERF_EVENT_IOC_ENABLE: libc::c_ulong = 0x2400;
     const PERF_EVENT_IOC_DISABLE: libc::c_ulong = 0x2401;

@@ -44,7 +44,7 @@ impl Capability {
     /// root in the hands of whoever may run the program.
     const GIVEN: [Self; 4] = [Self::Bpf, Self::Perfmon, Self::NetAdmin, Self::SysPtrace];
 
-    /// Returns its name in capabilities(7).
+    /// Returns the capability's name in capabilities(7).
     pub fn name(self) -> &'static str {
         match self {
             Self::Bpf => "CAP_BPF",
@@ -58,7 +58,7 @@ impl Capability {
         }
     }
 
-    /// Its number in `linux/capability.h`.
+    /// Returns the capability's number in `linux/capability.h`.
     fn bit(self) -> u32 {
         match self {
             Self::Bpf => 39,
@@ -72,7 +72,8 @@ impl Capability {
         }
     }
 
-    /// `bpf_capable`, `perfmon_capable` and `bpf_net_capable` of the kernel take it instead.
+    /// Returns whether CAP_SYS_ADMIN includes the capability (`bpf_capable`, `perfmon_capable` and
+    /// `bpf_net_capable`).
     fn is_in_sys_admin(self) -> bool {
         matches!(self, Self::Bpf | Self::Perfmon | Self::NetAdmin)
     }
@@ -99,7 +100,7 @@ pub struct Privileges {
 const ALL_IDS: [&str; 3] = ["0", "0", "4294967295"];
 
 impl Privileges {
-    /// Returns those of this process now. What cannot be read counts as not held.
+    /// Reads the rights of this process; an unreadable right counts as not held.
     pub fn read() -> Self {
         let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
         let field = |name: &str| {
@@ -121,13 +122,13 @@ impl Privileges {
         }
     }
 
-    /// Returns whether the kernel lets this process do what needs `capability`.
+    /// Returns whether the process has a capability.
     pub fn has_capability(&self, capability: Capability) -> bool {
         let has = |capability: Capability| self.effective >> capability.bit() & 1 == 1;
         has(capability) || capability.is_in_sys_admin() && has(Capability::SysAdmin)
     }
 
-    /// Returns what to do when the kernel does not permit what needs all of `needs`.
+    /// Returns what helps if the kernel does not permit what needs all of `needs`.
     pub fn remedy(&self, needs: &[Capability]) -> String {
         let lacks = needs.iter().copied().find(|it| !self.has_capability(*it));
         match lacks {

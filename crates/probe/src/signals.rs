@@ -37,7 +37,7 @@ impl Signals {
         Ok(Self { fd, before })
     }
 
-    /// The mask as it was, for a command that is started.
+    /// Returns the earlier signal mask, for a started command.
     pub fn mask_before(&self) -> SigSet {
         self.before
     }

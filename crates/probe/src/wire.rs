@@ -15,7 +15,7 @@ pub(crate) use crate::skel::types;
 /// The type must be `repr(C)` and made of integers and arrays of integers only.
 pub(crate) unsafe trait Wire: Copy {}
 
-/// The first record in `bytes`, or `None` if they are too few.
+/// Returns the first record in `bytes`; `None` if they are too few.
 pub(crate) fn read<T: Wire>(bytes: &[u8]) -> Option<T> {
     if bytes.len() < size_of::<T>() {
         return None;
@@ -25,7 +25,7 @@ pub(crate) fn read<T: Wire>(bytes: &[u8]) -> Option<T> {
     Some(unsafe { bytes.as_ptr().cast::<T>().read_unaligned() })
 }
 
-/// The record that begins in `bytes`, at least `least` bytes of it; the rest is zero.
+/// Returns the record at the begin of `bytes`, at least `least` bytes long; the rest is zero.
 pub(crate) fn read_padded<T: Wire>(bytes: &[u8], least: usize) -> Option<T> {
     if bytes.len() < least || bytes.len() > size_of::<T>() {
         return None;
@@ -39,7 +39,7 @@ pub(crate) fn read_padded<T: Wire>(bytes: &[u8], least: usize) -> Option<T> {
     }
 }
 
-/// The records that fill `bytes`; a rest that is too short for one is left out.
+/// Returns the records that fill `bytes`; leaves out an incomplete last one.
 pub(crate) fn read_all<T: Wire>(bytes: &[u8]) -> Cow<'_, [T]> {
     // SAFETY: `Wire` promises that any bytes are a value.
     let (before, records, _) = unsafe { bytes.align_to::<T>() };

@@ -109,7 +109,7 @@ fn pair_of(clock: Clock, pairs: &[ClockPair]) -> Option<ClockPair> {
         .cloned()
 }
 
-/// Reads and converts until there are as many readings of each clock.
+/// Reads and converts both clocks until each has `most` readings.
 fn prove(most: usize) -> [Outcome; 2] {
     let clocks = Clocks::open();
     let mut outcomes = <[Outcome; 2]>::default();

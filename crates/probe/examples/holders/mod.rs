@@ -14,7 +14,7 @@ pub type Result<T> = std::result::Result<T, Box<dyn Error>>;
 /// Connections a child holds: two descriptors each, below the usual hard limit of 20,000.
 const PAIRS_PER_CHILD: u64 = 9_000;
 
-/// Child: holds `pairs` connections to 127.0.0.`host` until its input ends.
+/// Runs as the child: holds `pairs` connections to 127.0.0.`host` until its input ends.
 pub fn hold(pairs: u64, host: u8) -> Result<()> {
     let limit = nix::sys::resource::Resource::RLIMIT_NOFILE;
     let (_, hard) = nix::sys::resource::getrlimit(limit)?;
@@ -53,7 +53,7 @@ pub fn hold(pairs: u64, host: u8) -> Result<()> {
     Ok(())
 }
 
-/// Runs a command to its end.
+/// Runs a command to its end; an error if it fails.
 pub fn run(command: &mut Command) -> Result<()> {
     let status = command.stdout(Stdio::null()).status()?;
     if !status.success() {
@@ -95,14 +95,14 @@ impl Holder {
         }
     }
 
-    /// A byte on every connection.
+    /// Has the child send a byte on every connection.
     pub fn exchange(&mut self) -> Result<()> {
         let input = self.child.stdin.as_mut().ok_or("the child has no input")?;
         input.write_all(b".")?;
         self.expect("done")
     }
 
-    /// Ends it.
+    /// Ends the child process.
     pub fn end(mut self) -> Result<()> {
         drop(self.child.stdin.take());
         self.child.wait()?;
@@ -110,7 +110,7 @@ impl Holder {
     }
 }
 
-/// Children that hold `sockets` connected sockets, after all are connected.
+/// Starts children that hold `sockets` connected sockets in all, and waits for them.
 pub fn holders(sockets: u64) -> Result<Vec<Holder>> {
     let mut left = sockets / 2;
     let mut holders = Vec::new();

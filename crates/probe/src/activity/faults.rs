@@ -10,7 +10,7 @@ use crate::perf_event;
 /// `PERF_COUNT_SW_PAGE_FAULTS_MIN` and `PERF_COUNT_SW_PAGE_FAULTS_MAJ` (include/uapi/linux/perf_event.h).
 const DONE: [u64; 2] = [5, 6];
 
-/// The events of all CPUs that are on; each calls its program every time.
+/// Opens the events of all online CPUs; each event runs its program every time.
 pub(super) fn open_ends() -> io::Result<Vec<OwnedFd>> {
     let cpus = online_cpus()?;
     let both = cpus

@@ -111,7 +111,8 @@ impl<'obj> Flight<'obj> {
         replay(&self.memory, names, &ended, window, into);
     }
 
-    /// Returns whether a thread had the window's CPU at some time of it, as far as it is held.
+    /// Returns whether a thread ran on the window's CPU during the window, as far as events are
+    /// kept.
     pub fn had_thread(&self, window: Window, tid: u32) -> bool {
         had_thread(&self.memory, window, tid)
     }
@@ -134,12 +135,12 @@ impl<'obj> Flight<'obj> {
         self.names.borrow_mut().forget_threads();
     }
 
-    /// Detaches; what is held can still be read.
+    /// Detaches the programs; kept events can still be read.
     pub fn detach(&mut self) {
         self.links.clear();
     }
 
-    /// The programs, for measuring their run time.
+    /// Returns the loaded programs, to measure their run time.
     pub fn programs(&self) -> Vec<BorrowedFd<'_>> {
         let all = tracepoint_programs(&self.skel).map(|(program, _)| program);
         let p = &self.skel.progs;
@@ -153,7 +154,7 @@ impl<'obj> Flight<'obj> {
     }
 }
 
-/// Events that each of `cpus` CPUs holds, a power of two.
+/// Returns how many events each of `cpus` CPUs can keep, a power of two.
 fn slots_of_cpu(memory_bytes: Option<u64>, cpus: u16) -> u64 {
     let cpus = u64::from(cpus);
     let cpu_bytes = memory_bytes.map_or_else(
@@ -175,7 +176,7 @@ fn configure(open: &mut OpenActivitySkel<'_>, cpus: u16, slots: u64) -> libbpf_r
     Ok(())
 }
 
-/// Programs that have a tracepoint each.
+/// Returns the programs with a tracepoint each, and its name.
 fn tracepoint_programs<'a>(skel: &'a ActivitySkel<'_>) -> [(&'a ProgramMut<'a>, &'static str); 15] {
     let p = &skel.progs;
     [
@@ -225,7 +226,7 @@ fn attach(skel: &ActivitySkel<'_>, has: impl Fn(&str) -> bool) -> Result<Vec<Lin
     Ok(links)
 }
 
-/// Programs of [`PAGE_FAULTS`].
+/// Returns the programs of page faults: begin and end.
 fn page_fault_programs<'a>(skel: &'a ActivitySkel<'_>) -> [&'a ProgramMut<'a>; 2] {
     let p = &skel.progs;
     [&p.note_page_fault_user, &p.note_page_fault_kernel]

@@ -34,7 +34,7 @@ pub(super) struct Memory {
 }
 
 impl Memory {
-    /// Maps the maps, of `cpus` CPUs with `slots` events each, a power of two.
+    /// Maps the kernel's event memory of `cpus` CPUs, with `slots` events each, a power of two.
     pub(super) fn map(
         events: &impl AsFd,
         heads: &impl AsFd,
@@ -52,12 +52,12 @@ impl Memory {
         })
     }
 
-    /// CPUs that may be there.
+    /// Returns the number of possible CPUs.
     pub(super) fn cpus(&self) -> u16 {
         self.cpus
     }
 
-    /// Numbers of the events of a CPU that are there, whole.
+    /// Returns the numbers of the events of a CPU that are complete and not overwritten.
     pub(super) fn held_numbers(&self, cpu: u16) -> Range<u64> {
         let words_of_head = size_of::<activity_head>() / size_of::<u64>();
         let next = word_at(&self.heads, usize::from(cpu) * words_of_head).load(Ordering::Acquire);
@@ -67,7 +67,7 @@ impl Memory {
         overwritten.min(next)..next
     }
 
-    /// The event of this number; a newer one if it was overwritten.
+    /// Returns the event with this number; a newer one if it was overwritten.
     pub(super) fn event(&self, cpu: u16, number: u64) -> Event {
         let slot = u64::from(cpu) * self.slots + number % self.slots;
         let at = 2 * slot as usize;
@@ -81,7 +81,7 @@ impl Memory {
         }
     }
 
-    /// The events of these numbers that were not overwritten while they were read.
+    /// Returns the events with these numbers, but for those overwritten meanwhile.
     pub(super) fn copy(&self, cpu: u16, numbers: Range<u64>) -> Vec<Event> {
         let events: Vec<Event> = numbers
             .clone()
@@ -118,7 +118,7 @@ fn map(fd: &impl AsFd, bytes: usize) -> std::io::Result<MmapRaw> {
         .map_raw_read_only(fd.as_fd().as_raw_fd())
 }
 
-/// A word of a mapping. It panics beyond its end.
+/// Returns a word of the mapping; panics beyond its end.
 fn word_at(mapping: &MmapRaw, at: usize) -> &AtomicU64 {
     assert!(at < mapping.len() / size_of::<u64>());
     // SAFETY: the place was checked, a mapping is aligned to a page, and the kernel's writers and we touch
@@ -142,7 +142,7 @@ pub(super) mod testing {
     }
 
     impl Written {
-        /// Of one CPU.
+        /// Makes an event memory of one CPU.
         pub(in super::super) fn new(slots: u64) -> Self {
             let (events, heads) = (tempfile::tempfile().unwrap(), tempfile::tempfile().unwrap());
             events
@@ -170,7 +170,7 @@ pub(super) mod testing {
             self.take_slot();
         }
 
-        /// As a program does that was interrupted before it wrote its event.
+        /// Takes a slot without writing it, as a program that is interrupted before it writes.
         pub(in super::super) fn take_slot(&mut self) {
             self.next += 1;
             self.heads

@@ -47,7 +47,7 @@ pub(super) struct ActivityNames {
 }
 
 impl ActivityNames {
-    /// Forgets threads.
+    /// Forgets the names of all threads.
     pub(super) fn forget_threads(&mut self) {
         self.threads.clear();
     }
@@ -66,7 +66,7 @@ impl ActivityNames {
             .clone()
     }
 
-    /// A system call.
+    /// Returns the name of a system call by its number.
     pub(super) fn syscall(&mut self, number: i16) -> Option<Rc<str>> {
         self.name_once("syscall", number, || {
             let number = usize::try_from(number).ok()?;
@@ -74,7 +74,7 @@ impl ActivityNames {
         })
     }
 
-    /// A softirq, by its vector.
+    /// Returns the name of a softirq by its vector.
     pub(super) fn softirq(&mut self, vector: i16) -> Option<Rc<str>> {
         self.name_once("softirq", vector, || {
             let name = SOFTIRQS.get(usize::try_from(vector).ok()?)?;
@@ -82,7 +82,7 @@ impl ActivityNames {
         })
     }
 
-    /// An interrupt of the CPU's own, by its vector.
+    /// Returns the name of a CPU's own interrupt by its vector.
     pub(super) fn vector_name(&mut self, vector: i16) -> Option<Rc<str>> {
         // as the programs had it: 16 bits, with a sign
         self.name_once("vector", vector, || {
@@ -91,7 +91,7 @@ impl ActivityNames {
         })
     }
 
-    /// A function with hooks.
+    /// Returns the name of a function with hooks by its number.
     pub(super) fn function(&mut self, function: i16) -> Option<Rc<str>> {
         let name = match activity_function(u32::try_from(function).ok()?) {
             activity_function::ACTIVITY_NETIF_RECEIVE_SKB => "netif_receive_skb",
@@ -103,7 +103,7 @@ impl ActivityNames {
         self.name_once("function", function, || Some(name.to_owned()))
     }
 
-    /// An interrupt line, by those who handle it.
+    /// Returns the name of an interrupt line: the drivers that handle it.
     pub(super) fn line(&mut self, number: i16) -> Option<Rc<str>> {
         if !self.lines.contains_key(&number) {
             let table = fs::read_to_string("/proc/interrupts").unwrap_or_default();
@@ -124,7 +124,7 @@ impl ActivityNames {
     }
 }
 
-/// A thread that is there; none where another one may have this id.
+/// Returns a thread that still exists; `None` if another thread may have its id.
 fn running_thread(tid: u32) -> Option<RunningThread> {
     if !processes::sees_all() {
         return None;
@@ -138,7 +138,7 @@ fn running_thread(tid: u32) -> Option<RunningThread> {
     })
 }
 
-/// A thread of the map of those that have ended.
+/// Returns a thread from the map of ended threads.
 pub(super) fn find_ended(tid: u32, threads: &impl MapCore) -> Option<RunningThread> {
     let bytes = threads.lookup(&tid.to_ne_bytes(), MapFlags::ANY).ok()??;
     let activity_thread { pid, comm } = read(&bytes)?;

@@ -33,7 +33,7 @@ pub struct Window {
     pub until_ns: u64,
 }
 
-/// Appends the spans of a window, cut where they reach beyond it.
+/// Adds the spans of a window to `into`, cut at the window's ends.
 pub(super) fn replay(
     memory: &Memory,
     names: &mut ActivityNames,
@@ -75,7 +75,7 @@ pub(super) fn had_thread(memory: &Memory, window: Window, tid: u32) -> bool {
     (before..last).any(|number| memory.event(window.cpu, number).tid == tid)
 }
 
-/// Number of the last switch in a range of events, of its begin if there is none near.
+/// Returns the number of the last thread switch in a range of events, else the range's begin.
 fn last_switch(memory: &Memory, cpu: u16, range: std::ops::Range<u64>) -> u64 {
     let least = range.end.saturating_sub(MOST_BEFORE).max(range.start);
     let mut numbers = (least..range.end).rev();
@@ -125,7 +125,7 @@ fn spans(
     rows
 }
 
-/// That a thread was moved to another CPU.
+/// Makes the subject of a moment: a thread was moved to this CPU.
 fn moved_subject(cpu: u16, thread: &RunningThread) -> SpanSubject {
     SpanSubject {
         kind: ActivityKind::Migration,
@@ -276,7 +276,7 @@ mod tests {
         )
     }
 
-    /// A thread blocks in read(), comes back, and is interrupted in its next call.
+    /// Writes events: a thread blocks in read(), returns, and is interrupted in its next call.
     fn scene(slots: u64) -> Written {
         let mut written = Written::new(slots);
         let read = libc::SYS_read;

@@ -105,7 +105,7 @@ fn decode(output: &mut ProbeOutput, body: &[u8]) -> Option<()> {
     Some(())
 }
 
-/// The row of a record.
+/// Makes the row of a record; `None` if an enum's value is unknown.
 fn make_row(seen: &spin_seen) -> Option<Spin> {
     let spin_seen {
         time_ns,

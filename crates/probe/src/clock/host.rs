@@ -45,7 +45,7 @@ pub struct Host {
 }
 
 impl Host {
-    /// Reads the facts of this host.
+    /// Reads name, kernel, CPUs and clock source of this host.
     pub fn read() -> Result<Self, HostError> {
         Ok(Self {
             host: line(HOSTNAME)?,
@@ -67,7 +67,7 @@ fn line(path: &'static str) -> Result<String, HostError> {
     Ok(text.trim().to_owned())
 }
 
-/// CPUs that are online, also those outside of this process's affinity.
+/// Returns the number of online CPUs, also those outside of this process's affinity.
 fn online_cpus() -> u32 {
     let ranges = std::fs::read_to_string(ONLINE_CPUS).unwrap_or_default();
     match count_ranges(ranges.trim()) {
@@ -76,7 +76,7 @@ fn online_cpus() -> u32 {
     }
 }
 
-/// `0-3,5` → 5.
+/// Returns how many numbers a list has: 5 for `0-3,5`.
 fn count_ranges(ranges: &str) -> Option<u32> {
     let mut count: u32 = 0;
     for range in ranges.split(',') {

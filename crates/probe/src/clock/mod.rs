@@ -33,13 +33,13 @@ impl Probe for ClockPairs {
     }
 }
 
-/// Reading of a clock, nanoseconds; `None` when the kernel does not have the clock.
+/// Returns the time of a clock, ns; `None` if the kernel does not have the clock.
 pub fn read_ns(clock: ClockId) -> Option<i64> {
     let time = clock_gettime(clock).ok()?;
     Some(time.tv_sec() * NS_PER_S + time.tv_nsec())
 }
 
-/// `CLOCK_MONOTONIC`, nanoseconds: the time base of every recording.
+/// Returns `CLOCK_MONOTONIC`, ns: the time base of every recording.
 pub fn monotonic_ns() -> u64 {
     // CLOCK_MONOTONIC exists on every Linux and never reads below zero.
     read_ns(ClockId::CLOCK_MONOTONIC).map_or(0, |ns| ns.max(0) as u64)

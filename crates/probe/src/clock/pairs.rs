@@ -31,7 +31,7 @@ pub enum Clock {
 }
 
 impl Clock {
-    /// Name in `clock_pairs.clock`.
+    /// Returns the clock's name in `clock_pairs.clock`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Realtime => "realtime",
@@ -40,7 +40,7 @@ impl Clock {
         }
     }
 
-    /// Reading, nanoseconds; `None` when the kernel does not have the clock.
+    /// Returns the time of the clock, ns; `None` if the kernel does not have it.
     pub fn read_ns(self) -> Option<i64> {
         read_ns(match self {
             Self::Realtime => ClockId::CLOCK_REALTIME,
@@ -107,7 +107,7 @@ impl Default for Clocks {
 }
 
 impl Clocks {
-    /// Finds out which clocks there are.
+    /// Finds out which clocks this host has.
     pub fn open() -> Self {
         let kernel = [Clock::Realtime, Clock::Boottime, Clock::MonotonicRaw];
         let mut coverage: Vec<Coverage> = kernel.into_iter().map(kernel_coverage).collect();
@@ -143,7 +143,7 @@ impl Clocks {
         &self.coverage
     }
 
-    /// A pair for every clock that gives one now: the narrowest of `attempts`.
+    /// Reads a pair of every clock: the narrowest of `attempts`.
     pub fn read(&self, attempts: u32) -> Vec<ClockPair> {
         let mut pairs = Vec::with_capacity(4 + self.devices.len());
         let realtime = self.read_realtime(attempts);
@@ -164,7 +164,7 @@ impl Clocks {
         pairs
     }
 
-    /// The wall clock, and whether it was set since the pair before: the pair is of the time after.
+    /// Reads the realtime clock, and whether it was set since the last pair.
     fn read_realtime(&self, attempts: u32) -> Option<ClockPair> {
         let mut was_set = false;
         for _ in 0..MAX_SETS {
@@ -198,7 +198,7 @@ fn add_steering(pair: ClockPair, reference: Option<Steering>, own_ppb: Option<i6
     }
 }
 
-/// A pair of a device; the stamps around it are of `CLOCK_REALTIME`.
+/// Reads a pair of a PTP clock, by way of the realtime clock.
 fn read_device(
     device: &PtpClock,
     realtime: &ClockPair,

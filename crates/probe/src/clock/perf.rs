@@ -59,7 +59,7 @@ impl Conversion {
 pub(super) struct PerfClock(MmapRaw);
 
 impl PerfClock {
-    /// The clock, or why it cannot be read here and what fixes that.
+    /// Opens perf's clock; the error says why it cannot be read, and what helps.
     pub(super) fn open() -> Result<Self, (String, String)> {
         if !cfg!(target_arch = "x86_64") {
             return refuse(
@@ -106,13 +106,13 @@ impl PerfClock {
         }
     }
 
-    /// Now, nanoseconds; `None` when the kernel does not say any more.
+    /// Returns perf's time now, ns; `None` if the kernel no longer shows it.
     pub(super) fn read(&self) -> Option<i64> {
         let ticks = ticks()?;
         i64::try_from(self.read_conversion()?.ns(ticks)).ok()
     }
 
-    /// Returns what the page says, read again while the kernel changes it.
+    /// Reads the conversion from the kernel's page, again if it changes meanwhile.
     fn read_conversion(&self) -> Option<Conversion> {
         let page = self.0.as_ptr().cast::<Page>();
         loop {
@@ -147,7 +147,7 @@ fn refuse<T>(why: &str, remedy: &str) -> Result<T, (String, String)> {
     Err((why.to_owned(), remedy.to_owned()))
 }
 
-/// The CPU's counter, not read before what comes before it, nor after what comes after it.
+/// Returns the CPU's counter, read in the order of the program.
 #[cfg(target_arch = "x86_64")]
 fn ticks() -> Option<u64> {
     use std::arch::x86_64::{_mm_lfence, _rdtsc};

@@ -70,7 +70,7 @@ pub(super) enum ReadMethod {
 impl ReadMethod {
     const ALL: [Self; 3] = [Self::Precise, Self::ExtendedOffset, Self::Simple];
 
-    /// The kernel's name.
+    /// Returns the kernel's name of the method.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Precise => "PTP_SYS_OFFSET_PRECISE",
@@ -100,7 +100,7 @@ pub(super) struct PtpClock {
 }
 
 impl PtpClock {
-    /// Every device of this host, or why it cannot be read.
+    /// Opens every PTP device of this host; the error says why one cannot be read.
     pub(super) fn find() -> Vec<(String, io::Result<Self>)> {
         let entries = std::fs::read_dir("/dev").into_iter().flatten().flatten();
         let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
@@ -134,12 +134,13 @@ impl PtpClock {
         Err(last.unwrap_or_else(|| io::Error::other("no method to read it")))
     }
 
-    /// Reads it once.
+    /// Reads the device's clock once.
     pub(super) fn read(&self) -> io::Result<DeviceReading> {
         read(&self.file, self.method)
     }
 
-    /// Returns what its frequency was set to be, ppb; `None` where the driver does not say.
+    /// Returns by how much the clock's frequency is adjusted, ppb; `None` if the driver does not
+    /// report it.
     pub(super) fn frequency_ppb(&self) -> Option<i64> {
         // FD_TO_CLOCKID (include/linux/posix-timers.h): dynamic clocks are descriptors
         let clock = (!self.file.as_raw_fd() << 3) | 3;
@@ -151,7 +152,7 @@ impl PtpClock {
     }
 }
 
-/// `ptp` and a number.
+/// Returns whether a name is `ptp` and a number.
 fn is_device(name: &str) -> bool {
     name.strip_prefix("ptp")
         .is_some_and(|number| number.parse::<u32>().is_ok())

@@ -35,14 +35,14 @@ impl Steering {
     }
 }
 
-/// The most that the clock of the day may be wrong by, as its time daemon sets it in the kernel, µs; `None`: none
-/// keeps it.
+/// Returns the largest error of the realtime clock, as its time daemon reports it, µs; `None`
+/// without a daemon.
 pub fn clock_error_us() -> Option<i64> {
     let timex = query(0)?;
     (timex.status & libc::STA_UNSYNC == 0).then_some(timex.maxerror)
 }
 
-/// `adjtimex` with a mode that only reads.
+/// Calls `adjtimex` in a mode that only reads.
 fn query(modes: libc::c_uint) -> Option<libc::timex> {
     // SAFETY: `timex` is made of integers, for which zero is a value.
     let mut timex: libc::timex = unsafe { std::mem::zeroed() };
@@ -57,7 +57,7 @@ pub(super) fn frequency_ppb(freq: libc::c_long) -> i64 {
     ((scaled + (1 << (FREQ_SHIFT - 1))) >> FREQ_SHIFT) as i64
 }
 
-/// Microseconds of a tick of nominally 1 s / `USER_HZ`, as a rate.
+/// Returns the rate of the clock, ppb, by the length of its tick in µs.
 fn tick_ppb(tick_us: libc::c_long, user_hz: libc::c_long) -> i64 {
     (tick_us * user_hz - 1_000_000) * PPB_PER_PPM
 }

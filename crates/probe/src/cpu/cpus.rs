@@ -23,7 +23,7 @@ impl Default for Cpus {
 }
 
 impl Cpus {
-    /// Looks for the kernel threads.
+    /// Finds the ksoftirqd thread of each CPU.
     pub fn new() -> Self {
         let cpu_of = |pid: &u32| {
             let comm = std::fs::read_to_string(format!("/proc/{pid}/comm")).ok()?;
@@ -42,7 +42,7 @@ impl Cpus {
         }
     }
 
-    /// Returns what of the CPUs' use, and of who waits for them, can be read here.
+    /// Returns whether CPU times and run-queue delays can be read here.
     pub fn coverage(&self) -> Coverage {
         let state = if Schedstat::read("/proc/thread-self/schedstat").is_none() {
             ProbeState::Off {
@@ -82,7 +82,7 @@ impl Cpus {
     }
 }
 
-/// `cpuN user nice system idle iowait irq softirq steal …`
+/// Reads a line of `/proc/stat`: `cpuN user nice system idle iowait irq softirq steal …`.
 fn parse(line: &str, time_ns: u64) -> Option<CpuSample> {
     let mut fields = line.split_ascii_whitespace();
     // without a number it is the sum of all

@@ -16,8 +16,8 @@ pub struct Threads {
 }
 
 impl Threads {
-    /// Reads process `pid`; `None` when it is gone or may not be read. To be called with the same
-    /// pid each time.
+    /// Reads the CPU times of process `pid`; `None` if it is gone or may not be read. To be called
+    /// with the same pid each time.
     pub fn read(&mut self, pid: u32) -> Option<ProcessSample> {
         let entries = std::fs::read_dir(format!("/proc/{pid}/task")).ok()?;
         let tids = entries.flatten().filter_map(|entry| {

@@ -47,7 +47,7 @@ static HOOKS: [Tracepoint; 6] = [
     tracepoint("icmp_send", "6.11"),
 ];
 
-/// Adapts the programs to this kernel before they are loaded.
+/// Sets the programs' constants for this kernel before loading.
 pub(crate) fn configure(rodata: &mut rodata, features: &Features) {
     let arguments = |tracepoint| features.arguments(tracepoint);
     rodata.kfree_skb_arguments = u32::try_from(arguments("kfree_skb").clamp(2, 4)).unwrap_or(2);

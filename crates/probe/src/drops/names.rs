@@ -14,7 +14,7 @@ const SUBSYSTEM_SHIFT: u32 = 16;
 /// The names of this kernel: read once, as they do not change.
 static NAMES: LazyLock<KernelNames> = LazyLock::new(KernelNames::read);
 
-/// Returns the names of this kernel.
+/// Returns the names of drop reasons and functions of this kernel.
 pub(super) fn kernel_names() -> &'static KernelNames {
     &NAMES
 }
@@ -59,7 +59,7 @@ impl KernelNames {
         }
     }
 
-    /// Names for tests.
+    /// Makes names for tests.
     #[cfg(test)]
     pub(super) fn from_parts(reasons: &[(u32, &str)], kallsyms: &str) -> Self {
         let functions = OnceLock::new();
@@ -79,7 +79,7 @@ impl KernelNames {
         self.reasons.get(&number).map(String::as_str)
     }
 
-    /// Returns the reason of all that qdiscs drop, and the first number of their own ones.
+    /// Returns the reason of all drops by qdiscs, and the first number of their own reasons.
     pub(super) fn qdisc_reasons(&self) -> Option<(u32, u32)> {
         let mut reasons = self.reasons.iter();
         let (general, _) = reasons.find(|(_, name)| *name == "QDISC_DROP")?;
@@ -132,7 +132,7 @@ fn enum_names(btf: &Btf<'_>, name: &str, prefix: &str) -> HashMap<u32, String> {
     members.collect()
 }
 
-/// A value of an enum as the 32 bits that it has.
+/// Returns a value of an enum as 32 bits.
 fn number(value: i64) -> u32 {
     value as u32
 }

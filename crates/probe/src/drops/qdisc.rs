@@ -32,12 +32,12 @@ const LIMITED_IN_PACKETS: [&str; 8] = [
 /// In place of the kinds of children beyond those that a record has.
 const OTHERS: &str = "others";
 
-/// Returns whether a qdisc gives this reason.
+/// Returns whether qdiscs give this reason.
 pub(super) fn is_qdisc_reason(reason: &str) -> bool {
     REASONS.contains(&reason)
 }
 
-/// Fills the columns of the qdisc.
+/// Fills the row's columns on the qdisc that dropped the packet.
 pub(super) fn fill_qdisc(row: &mut PacketDrop, qdisc: &drop_qdisc) {
     let name = |bytes: &[i8; 16]| Some(text(bytes)).filter(|name| !name.is_empty());
     let Some(kind) = name(&qdisc.kind) else {
@@ -76,7 +76,7 @@ fn candidate_kinds(qdisc: &drop_qdisc) -> Vec<String> {
     kinds
 }
 
-/// Returns the limit; `None`: the qdisc has none, or keeps it elsewhere.
+/// Returns the qdisc's limit; `None`: it has none, or keeps it elsewhere.
 fn known_limit(qdisc: &drop_qdisc) -> Option<u32> {
     (qdisc.limit != 0).then_some(qdisc.limit)
 }

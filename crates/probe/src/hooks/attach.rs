@@ -99,14 +99,14 @@ impl Hooks<'_> {
     }
 }
 
-/// Returns the hook of a loaded program that is attached to one: those that others attach, or that are run, have none.
+/// Returns the hook of a program; `None` if others attach or run it.
 pub(super) fn hook(program: &ProgramMut<'_>) -> Option<String> {
     let is_at_hook = program.autoload() && program.prog_type() == ProgramType::Tracing;
     let hook = program.name().to_str()?.strip_prefix("handle_")?;
     is_at_hook.then(|| hook.to_owned())
 }
 
-/// Lets a clock run the program on its CPU. libbpf closes the descriptor that it is given.
+/// Attaches the program to a clock, which runs it on its CPU.
 fn start_clock(program: &ProgramMut<'_>, clock: &OwnedFd) -> Result<Link, HooksError> {
     let failed = HooksError::attach("sample_cpu");
     let own = clock.try_clone().map_err(|error| failed(error.into()))?;

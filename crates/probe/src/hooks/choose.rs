@@ -36,7 +36,7 @@ const WITH_FOLLOW: [&str; 4] = [
     "walk_task_files",
 ];
 
-/// Returns whether a program sees calls end: at a tracepoint, or at a function in its place.
+/// Returns whether a program sees the ends of system calls.
 fn is_at_call(program: &str) -> bool {
     let Some(name) = program.strip_prefix("handle_") else {
         return false;
@@ -63,7 +63,7 @@ impl Features {
         Self::read(&list_hooks()).map_err(HooksError::Btf)
     }
 
-    /// Omits a program from now on. Returns false if it is required, or was not there.
+    /// Leaves a program out from now on; returns false if it is required, or already left out.
     pub(super) fn omit_program(&mut self, program: &str) -> bool {
         if self.follow && (WITH_FOLLOW.contains(&program) || is_at_call(program)) {
             self.follow = false;
@@ -108,8 +108,8 @@ impl Features {
         Some((missing.name, missing.since))
     }
 
-    /// Returns the hooks of this kernel that nobody needs between windows. Functions that stand in are none: to let go
-    /// of one takes the kernel until every thread has left its trampoline.
+    /// Returns the tracepoints that are needed only during windows. Functions that stand in are
+    /// none: to let go of one takes the kernel until every thread has left its trampoline.
     pub(super) fn window_hooks(&self) -> Vec<&'static str> {
         let all = list_hooks().into_iter().filter(|hook| hook.is_of_windows);
         let names = all.map(|hook| hook.name);
@@ -120,7 +120,8 @@ impl Features {
             .collect()
     }
 
-    /// Returns the programs at functions that stand in for such hooks: between windows they leave at once.
+    /// Returns the programs at functions in place of such tracepoints: between windows they return
+    /// at once.
     pub(super) fn window_stand_ins(&self) -> Vec<&'static str> {
         let all = list_hooks().into_iter().filter(|hook| hook.is_of_windows);
         let functions = all.flat_map(|hook| self.stand_ins(hook));
@@ -163,7 +164,7 @@ impl Features {
         calls.all(|hook| self.tracepoints.contains(&hook.name)) && !self.is_refused(READ_ACTIVE)
     }
 
-    /// Leaves out the programs of hooks that are not there, and of probes that are not asked for.
+    /// Chooses which programs are loaded: those with a hook in this kernel and a wanted probe.
     pub(super) fn choose_programs(&self, object: &mut OpenObject, levels: Levels) {
         let on = || PROBES.iter().filter(|probe| probe.is_on(levels));
         let hooks = || on().flat_map(|probe| probe.hooks());
@@ -199,7 +200,7 @@ impl Features {
         }
     }
 
-    /// Returns how well each probe works that this detail asks for.
+    /// Returns the coverage of each probe that this detail includes.
     pub(super) fn coverage(&self, detail: Detail, has_mib: bool) -> Vec<Coverage> {
         let support = Support {
             features: self,

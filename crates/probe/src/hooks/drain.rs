@@ -65,7 +65,7 @@ impl<'a> Drainer<'a> {
         })
     }
 
-    /// Takes `most` records or batches, or a few more; returns how many there were. In between, after a few dozen
+    /// Reads about `most` records or batches; returns their number. In between, after a few dozen
     /// microseconds each, it calls `between`.
     pub fn drain(&self, most: usize, between: impl Fn()) -> usize {
         // A second notification while this is under way is no harm; nor is a missing one.
@@ -104,8 +104,7 @@ struct Ring<'a> {
     decode: DecodeBatch,
 }
 
-/// Returns all rings: those of records with a header, where the second has those of sockets that are read, and those
-/// that probes have of their own.
+/// Returns all rings with their decoders.
 fn rings<'a>(maps: &'a HooksMaps<'a>) -> Vec<Ring<'a>> {
     let shared: [&dyn MapCore; 4] = [
         &maps.records,
@@ -179,7 +178,7 @@ mod tests {
 
     use super::*;
 
-    /// Returns a record of `kind` with a body of `size` bytes, all of them set.
+    /// Makes a record of `kind` with a body of `size` bytes, all set.
     fn record(kind: wire::record_kind, size: usize) -> Vec<u8> {
         let mut bytes = kind.0.to_ne_bytes().to_vec();
         bytes.resize(size_of::<wire::record_header>() + size, 0xff);

@@ -43,7 +43,7 @@ impl FollowCounts {
     }
 }
 
-/// Says that this kernel lets no process be followed: calls show who serves a connection.
+/// Makes the coverage line of a kernel that cannot follow processes.
 pub(super) fn off() -> Coverage {
     Coverage {
         probe: FOLLOW.to_owned(),

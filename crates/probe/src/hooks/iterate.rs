@@ -4,7 +4,7 @@ use libbpf_rs::{Iter, Link};
 
 use crate::interface::HooksError;
 
-/// Runs an iterator to its end. Its programs write to rings, not to their reader.
+/// Runs an iterator to its end; its programs write to rings.
 pub(super) fn read_iterator(link: Option<&Link>, what: &'static str) -> Result<(), HooksError> {
     let Some(link) = link else {
         return Ok(());
@@ -16,8 +16,7 @@ pub(super) fn read_iterator(link: Option<&Link>, what: &'static str) -> Result<(
     read_to_end(&mut iter).map_err(|error| HooksError::Read { what, error })
 }
 
-/// To the end of what says nothing: after a million objects without a word the kernel has its reader call again
-/// (`EAGAIN`, `MAX_ITER_OBJECTS` in `bpf_seq_read`), and goes on where it was.
+/// Reads to the end of an iterator without output, also after `EAGAIN`.
 fn read_to_end(iter: &mut impl std::io::Read) -> std::io::Result<()> {
     loop {
         match std::io::copy(iter, &mut std::io::sink()) {

@@ -95,8 +95,7 @@ impl<'obj> Hooks<'obj> {
         Self::load_with(storage, &what, Features::probe()?)
     }
 
-    /// Loads the programs that watch every connection of the host, or of one network namespace,
-    /// for good: what they count leaves the kernel by [`walk_watched`](Self::walk_watched).
+    /// Loads the programs that watch every connection of the host or of one network namespace.
     /// `detail` is `Stats` or `Calls`.
     pub fn load_to_watch(
         storage: &'obj mut Storage,
@@ -257,7 +256,7 @@ fn load_error(error: libbpf_rs::Error) -> HooksError {
     }
 }
 
-/// Attaches each program at a function for a moment: some kernels let it load, and not attach.
+/// Attaches each program at a function for a moment: some kernels load it but cannot attach it.
 fn try_stand_ins(skel: &HooksSkel<'_>, features: &Features) -> Result<(), HooksError> {
     for stand_in in features.all_stand_ins() {
         let name = format!("handle_{}", stand_in.program);
@@ -326,8 +325,7 @@ fn configure(
     }
 }
 
-/// Returns whether the counters are read: where the kernel shows their places, and the programs have room for
-/// all CPUs.
+/// Sets the places of the namespace counters; returns whether they can be read.
 fn configure_mib(open: &mut OpenHooksSkel<'_>, places: Option<MibPlaces>, cpus: usize) -> bool {
     let bss = open.maps.bss_data.as_deref();
     let room = bss.map_or(0, |bss| bss.cpu_distances.len());

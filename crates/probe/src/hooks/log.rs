@@ -10,7 +10,7 @@ thread_local! {
     static REFUSED: RefCell<Option<String>> = const { RefCell::new(None) };
 }
 
-/// Receives libbpf's messages from now on.
+/// Receives libbpf's messages from now on, to find refused programs.
 pub(super) fn listen() {
     libbpf_rs::set_print(Some((PrintLevel::Warn, on_message)));
 }

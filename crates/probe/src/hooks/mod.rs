@@ -54,7 +54,7 @@ pub use walk::{WALK_LEVEL_MOST, WalkCounts, WalkOf};
 pub use window_hooks::HookTimes;
 use window_hooks::WindowHooks;
 
-/// Returns the least detail that asks for a probe, by its name in coverage; `None`: no probe has this name.
+/// Returns the least detail that includes a probe, by its name in coverage.
 pub fn least_detail(name: &str) -> Option<Detail> {
     let probe = PROBES.iter().find(|probe| probe.name() == name)?;
     Some(probe.detail())
@@ -92,7 +92,7 @@ pub struct Hooks<'obj> {
 }
 
 impl Hooks<'_> {
-    /// Returns what works, and why the rest does not.
+    /// Returns the coverage of all probes: what works, and why the rest does not.
     pub fn coverage(&self) -> &[Coverage] {
         &self.coverage
     }
@@ -102,7 +102,7 @@ impl Hooks<'_> {
         self.levels.keeps_ledger()
     }
 
-    /// Returns whether sockets of this kernel count their retransmission timeouts.
+    /// Returns whether this kernel counts retransmission timeouts of sockets.
     pub fn counts_timeouts(&self) -> bool {
         self.counts_timeouts
     }
@@ -151,10 +151,9 @@ impl Hooks<'_> {
         self.nics.as_ref()
     }
 
-    /// Reads the recorded sockets on which something has happened since they were last read: a
-    /// sample of each one's statistics and, where it is kept, its ledger. True when there are more
-    /// than the ring holds: after it was drained, [`read_more_sockets`](Self::read_more_sockets)
-    /// reads on.
+    /// Begins to read recorded sockets with traffic since the last read: samples and ledgers.
+    /// Returns true if there are more than the ring holds: after that was drained,
+    /// [`read_more_sockets`](Self::read_more_sockets) reads on.
     pub fn read_sockets(&self) -> Result<bool, HooksError> {
         self.begin_poll([0; 4])?;
         self.read_more_sockets()
@@ -208,7 +207,7 @@ impl Hooks<'_> {
         Ok(read() - before)
     }
 
-    /// Hands the batches of every CPU to the rings, full or not.
+    /// Moves the batches of every CPU to the rings, full or not.
     pub fn flush(&self) -> Result<(), HooksError> {
         if !self.skel.progs.flush_batches.autoload() {
             return Ok(());
@@ -249,12 +248,12 @@ impl Hooks<'_> {
         Ok(counts)
     }
 
-    /// Reads what the programs wrote, at the caller's pace.
+    /// Opens the rings to read the programs' records.
     pub fn drainer(&self) -> Result<Drainer<'_>, HooksError> {
         Drainer::new(&self.skel.maps)
     }
 
-    /// Returns a sampler of the run time of every loaded program, and of that of others.
+    /// Makes a sampler of the run time of all loaded programs, and of `others`.
     pub fn run_time<'a>(
         &'a self,
         now_ns: u64,
@@ -304,7 +303,7 @@ pub fn accounts() -> impl Iterator<Item = ProbeAccount> {
     })
 }
 
-/// Returns the probes that a user misses who asks for this detail where no BPF program can be loaded.
+/// Returns the probes of this detail that are missing if no BPF program can be loaded.
 pub fn missed_without_bpf(detail: Detail) -> impl Iterator<Item = &'static str> {
     let asked = PROBES.iter().filter(move |probe| probe.detail() <= detail);
     asked.filter(|it| it.is_missed()).map(|it| it.name())

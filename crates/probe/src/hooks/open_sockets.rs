@@ -51,8 +51,8 @@ impl Hooks<'_> {
         Ok(keys.into_iter().filter_map(inode).collect())
     }
 
-    /// Walks the TCP sockets of a network namespace. One that is gone, or that may not be entered, as none may once
-    /// privileges are dropped, is left out: its sockets are found when they connect or accept.
+    /// Walks the TCP sockets of a network namespace to find MPTCP subflows; leaves out a namespace
+    /// that is gone. Its sockets are found when they connect or accept.
     fn walk_subflows(&self, inode: u32) -> Result<(), HooksError> {
         let attached = self.attached.borrow();
         let Some(link) = attached.subflows.as_ref() else {
@@ -74,7 +74,8 @@ impl Hooks<'_> {
         }
     }
 
-    /// That MPTCP sockets of a network namespace were not found so far; `None`: of all of them they were.
+    /// Returns the coverage line of network namespaces with MPTCP sockets that were not walked;
+    /// `None`: all were.
     pub fn unreached_netns(&self) -> Option<Coverage> {
         let error = self.unreached.borrow();
         let why = error.as_ref()?.lines().next()?.to_owned();
@@ -87,7 +88,8 @@ impl Hooks<'_> {
         })
     }
 
-    /// Returns how many sockets recorded processes had so far, by kind, and the calls on those that are no TCP sockets.
+    /// Returns the number of sockets of recorded processes so far, by kind, and the calls on those
+    /// outside of TCP.
     pub fn socket_kinds(&self) -> Result<Vec<SocketKind>, HooksError> {
         let open = self.open_sockets.get();
         if !self.counts_other_calls {

@@ -26,7 +26,7 @@ const STREAM: usize = 10_061;
 const SEQPACKET: usize = 10_067;
 const SIZES: [usize; 6] = [TCP4, TCP6, UDP4, UDP6, STREAM, SEQPACKET];
 
-/// Moves a message of so many bytes, several times.
+/// Sends a message of this size, several times.
 fn exchange(sender: &mut impl Write, receiver: &mut impl Read, bytes: usize) {
     let mut buffer = vec![0; bytes];
     for _ in 0..MESSAGES {

@@ -16,7 +16,7 @@ use crate::processes::{families, sees_all};
 const WALKS_MOST: usize = 12;
 
 impl Hooks<'_> {
-    /// Records this process and its descendants from now on; not one that is left out.
+    /// Records this process and its descendants from now on, unless it is left out.
     pub fn record_process(&self, pid: u32) -> Result<(), HooksError> {
         match self.task(pid) {
             Some(kind) if kind == TaskKind::Own as u8 => Ok(()),
@@ -24,12 +24,12 @@ impl Hooks<'_> {
         }
     }
 
-    /// Records what this process forks from now on, but not itself: for starting a command.
+    /// Records what this process forks from now on, but not the process: for starting a command.
     pub fn record_children_of(&self, pid: u32) -> Result<(), HooksError> {
         self.set_task(pid, TaskKind::Parent)
     }
 
-    /// Excludes the calling process, its children and its later children from the recording.
+    /// Leaves this process and all its children out of the recording.
     pub fn leave_out_self(&self) -> Result<(), HooksError> {
         let program = &self.skel.progs.leave_out_self;
         let run = program.test_run(ProgramInput::default());
@@ -45,7 +45,7 @@ impl Hooks<'_> {
         Ok(())
     }
 
-    /// Forgets a process; what it forked stays recorded.
+    /// Removes a process from the recorded ones; its children stay.
     pub fn forget_process(&self, pid: u32) -> Result<(), HooksError> {
         match self.skel.maps.tasks.delete(&pid.to_ne_bytes()) {
             Err(error) if error.kind() != libbpf_rs::ErrorKind::NotFound => Err(HooksError::Use {
@@ -62,9 +62,9 @@ impl Hooks<'_> {
         self.processes_of(&[TaskKind::Recorded, TaskKind::Owner, TaskKind::Followed])
     }
 
-    /// Finds what belongs to the recorded processes, and the sockets of all of them, with their other ends: who shares
-    /// a listening socket, and who is followed. With `families`, also the descendants of those that are not followed
-    /// only. Once everything is attached.
+    /// Finds processes that belong to the recorded ones, with all their sockets and other ends.
+    /// With `families`, also the descendants of those that are not followed only. Call it once
+    /// everything is attached.
     pub fn find_processes(&self, with_families: bool) -> Result<(), HooksError> {
         let mut known = BTreeSet::new();
         let mut quiet = 0;

@@ -21,7 +21,7 @@ pub(super) fn root() -> bool {
     root
 }
 
-/// Programs that record this process.
+/// Loads programs that record this process.
 fn recording_this(storage: &mut Storage) -> Hooks<'_> {
     let hooks = Hooks::load(storage, &Selection::default(), Detail::Stats).unwrap();
     hooks.attach().unwrap();
@@ -120,7 +120,7 @@ fn connection_ends_when_its_socket_is_destroyed() {
     assert_eq!(sent, [10]);
 }
 
-/// Detaches one program; its hook is named.
+/// Detaches one program by the name of its hook.
 fn detach_program(hooks: &Hooks<'_>, name: &str) {
     let programs = hooks.skel.object().progs_mut();
     let mut attached = programs.filter_map(|program| attach::hook(&program));
@@ -128,7 +128,7 @@ fn detach_program(hooks: &Hooks<'_>, name: &str) {
     drop(hooks.attached.borrow_mut().hooks.remove(place));
 }
 
-/// Puts keys into a map that the kernel makes none of, until it is full.
+/// Fills a map with keys that the kernel never uses.
 fn fill(map: &impl MapCore) {
     for number in 0..=map.max_entries() {
         let mut key = vec![0xff; map.key_size() as usize];

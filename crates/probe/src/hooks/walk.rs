@@ -55,7 +55,7 @@ const OVER_ALL_WALKS: u8 = 7;
 /// The most seldom level of a walk.
 pub const WALK_LEVEL_MOST: u8 = 7;
 
-/// Sets the constants of the programs, before they are loaded.
+/// Sets the constants of walks before the programs are loaded.
 pub(super) fn configure(open: &mut OpenHooksSkel<'_>, levels: Levels, active_for: Duration) {
     let Some(rodata) = open.maps.rodata_data.as_deref_mut() else {
         return;
@@ -86,7 +86,7 @@ impl Hooks<'_> {
         Ok(more)
     }
 
-    /// Stores what a walk over active sockets found.
+    /// Keeps how many sockets the last walk of active sockets found.
     fn note_active(&self, before: &wire::walk_counts, after: &wire::walk_counts) {
         let visited =
             |counts: &wire::walk_counts| counts.sockets + counts.left_out + counts.postponed;
@@ -100,14 +100,14 @@ impl Hooks<'_> {
         }
     }
 
-    /// Returns whether the next walk is cheaper over all sockets: the last walk over active ones found traffic on so many.
+    /// Returns whether a walk of all sockets is cheaper next time: most were active.
     fn are_most_active(&self) -> bool {
         let left = self.over_all.get();
         self.over_all.set(left.saturating_sub(1));
         left > 0
     }
 
-    /// Returns what all walks over watched sockets did so far.
+    /// Returns the sums of all walks over watched sockets so far.
     pub fn count_walks(&self) -> WalkCounts {
         let counts = self.walk_counts();
         WalkCounts {
@@ -136,8 +136,8 @@ impl Hooks<'_> {
         self.skel.maps.walk_levels.max_entries() as usize
     }
 
-    /// Has the watched socket with this cookie read at a level of its own, at most
-    /// [`WALK_LEVEL_MOST`]; `None`: at the default one again. It is forgotten by none but the caller.
+    /// Sets how often a watched socket is read, at most [`WALK_LEVEL_MOST`]; `None`: the default.
+    /// Only the caller forgets the socket.
     pub fn set_level(&self, cookie: u64, level: Option<u8>) -> Result<(), HooksError> {
         let levels = &self.skel.maps.walk_levels;
         let key = cookie.to_ne_bytes();

@@ -24,7 +24,7 @@ use crate::watch::{CallSummary, SocketReading};
 struct Pair(TcpStream, TcpStream);
 
 impl Pair {
-    /// A byte there and one back.
+    /// Sends a byte there and one back.
     fn exchange(&mut self) {
         let Self(client, server) = self;
         let mut byte = [0];
@@ -99,7 +99,7 @@ struct Watching<'a> {
 }
 
 impl Watching<'_> {
-    /// One poll; what it did, and read.
+    /// Polls once; returns what the walk did, and the readings.
     fn walk(&self, which: WalkOf) -> (WalkCounts, Vec<SocketReading>) {
         let before = self.hooks.count_walks();
         let mut more = self.hooks.walk_watched(which, 0, false).unwrap();
@@ -123,7 +123,7 @@ impl Watching<'_> {
         (walked, drained.readings)
     }
 
-    /// Polls until a walk looks at none of so many sockets.
+    /// Polls until a walk of active sockets visits none of `sockets`.
     fn poll_until_idle(&self, sockets: u64) {
         let give_up = Instant::now() + Duration::from_secs(60);
         loop {

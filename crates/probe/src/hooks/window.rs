@@ -21,7 +21,7 @@ impl Hooks<'_> {
         self.levels.windows
     }
 
-    /// Attaches what is of windows only, unless it is. Where one fails, none is.
+    /// Attaches the programs of windows, all or none.
     ///
     /// # Errors
     /// When the kernel does not let a program be attached, or a clock go on.
@@ -35,8 +35,8 @@ impl Hooks<'_> {
         Ok(())
     }
 
-    /// Begins a window, with its hooks attached. Returns when, `CLOCK_MONOTONIC` ns: what began before is not in it. It
-    /// ends by itself after this time, at the next full batch of records.
+    /// Begins a window; returns its begin, `CLOCK_MONOTONIC` ns. What began before is not in the
+    /// window. The window ends by itself after this time, at the next full batch of records.
     ///
     /// # Errors
     /// As [`attach_windows`](Self::attach_windows), and when the kernel does not let a program run that is loaded.
@@ -47,7 +47,7 @@ impl Hooks<'_> {
         Ok(bss.map_or(0, |bss| bss.window_latest_ns))
     }
 
-    /// Lets the window last for this time from now on. Returns whether it had not ended before.
+    /// Lets the window last for this time from now on; returns false if it had ended before.
     ///
     /// # Errors
     /// When the kernel does not let a program run that is loaded.
@@ -56,8 +56,7 @@ impl Hooks<'_> {
         Ok(self.window_ended_ns() == 0)
     }
 
-    /// Ends the window, detaches what is of windows only, and has everything handed over that was seen: batches, and sums of
-    /// short preemptions. Returns when it ended, `CLOCK_MONOTONIC` ns.
+    /// Ends the window and detaches its programs; returns its end, `CLOCK_MONOTONIC` ns.
     ///
     /// # Errors
     /// As [`extend_window`](Self::extend_window).
@@ -71,7 +70,7 @@ impl Hooks<'_> {
         Ok(self.window_ended_ns())
     }
 
-    /// Returns the links of what is of windows only.
+    /// Attaches the programs of windows; returns their links.
     pub(super) fn attach_of_windows(&self) -> Result<Vec<Link>, HooksError> {
         let mut links = Vec::new();
         for program in self.skel.object().progs_mut() {
@@ -86,7 +85,8 @@ impl Hooks<'_> {
         Ok(links)
     }
 
-    /// Switches the clocks on or off. They keep their program: kernels before 5.15 cannot give a clock another one.
+    /// Starts or stops the clocks of samples. They keep their program: kernels before 5.15 cannot
+    /// give a clock another one.
     fn switch_clocks(&self, on: bool) -> Result<(), HooksError> {
         let mut clocks = self.clocks.iter();
         let switched = clocks.try_for_each(|clock| perf_event::switch(clock.as_fd(), on));

@@ -29,7 +29,7 @@ impl WindowHooks {
         }
     }
 
-    /// Returns whether the program at this hook is attached in windows only.
+    /// Returns whether the program at this hook is attached during windows only.
     pub(super) fn has(&self, hook: &str) -> bool {
         self.tracepoints.contains(&hook)
     }

@@ -26,7 +26,7 @@ use crate::self_cost::{Statistics, program_info};
 /// No window of a test lasts for so long.
 const LONG: Duration = Duration::from_secs(3_600);
 
-/// Programs that record this process in windows.
+/// Loads programs that record this process in windows.
 fn recording_this(storage: &mut Storage) -> Hooks<'_> {
     let hooks = Hooks::load_for_windows(storage, &Selection::default(), Detail::Waits).unwrap();
     hooks.attach().unwrap();
@@ -34,7 +34,7 @@ fn recording_this(storage: &mut Storage) -> Hooks<'_> {
     hooks
 }
 
-/// Two ends of a connection.
+/// Opens a connection; returns its two ends.
 fn connection() -> (TcpStream, TcpStream) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
@@ -42,7 +42,7 @@ fn connection() -> (TcpStream, TcpStream) {
     (client, server)
 }
 
-/// Ends the window. Returns its begin and end.
+/// Ends the window; returns its begin and end.
 fn close(hooks: &Hooks<'_>, begin_ns: u64) -> (u64, u64) {
     (begin_ns, hooks.close_window().unwrap())
 }
@@ -115,7 +115,7 @@ fn only_calls_in_windows_have_rows() {
     }
 }
 
-/// Starts a thread that receives one byte after another, and reports each.
+/// Starts a thread that receives single bytes, and reports each.
 fn receiver(mut end: TcpStream) -> (u32, Receiver<()>, JoinHandle<TcpStream>) {
     let (to, from) = channel();
     let (tid_to, tid_from) = channel();
@@ -129,7 +129,7 @@ fn receiver(mut end: TcpStream) -> (u32, Receiver<()>, JoinHandle<TcpStream>) {
     (tid_from.recv().unwrap(), from, thread)
 }
 
-/// Returns once a thread is off its CPU in a receive call.
+/// Waits until a thread is blocked in a receive call.
 fn wait_until_receiving(tid: u32) {
     let path = format!("/proc/self/task/{tid}/syscall");
     let call = format!("{} ", libc::SYS_recvfrom);
@@ -310,7 +310,7 @@ fn window_ends_by_itself_and_hands_over_its_batch() {
     assert!(calls.iter().all(|it| it.end_ns <= ended_ns));
 }
 
-/// Ids of programs that descriptors of this process attach: it detaches them who closes these.
+/// Returns the ids of programs that descriptors of this process keep attached.
 fn attached_programs() -> BTreeSet<u32> {
     let descriptors = std::fs::read_dir("/proc/self/fdinfo").unwrap();
     // other tests close theirs meanwhile
@@ -323,7 +323,7 @@ fn attached_programs() -> BTreeSet<u32> {
     ids.collect()
 }
 
-/// Ids of programs at hooks: those of windows only, and the others.
+/// Returns the ids of programs at hooks: those of windows only, and the others.
 fn programs_at_hooks(hooks: &Hooks<'_>) -> [BTreeSet<u32>; 2] {
     let mut found = [BTreeSet::new(), BTreeSet::new()];
     for program in hooks.skel.object().progs_mut() {
@@ -366,7 +366,7 @@ fn window_hooks_are_attached_only_in_windows() {
     assert!(attached.is_disjoint(&of_windows) && attached.is_disjoint(&staying));
 }
 
-/// Runs of the program of the clocks while this thread uses so much CPU time.
+/// Returns how often the sampling program runs while this thread uses this much CPU time.
 fn looks_of_clocks(hooks: &Hooks<'_>, length_ns: u64) -> u64 {
     let runs = || {
         let program = hooks.skel.progs.sample_cpu.as_fd();

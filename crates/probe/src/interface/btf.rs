@@ -23,7 +23,7 @@ pub enum BtfError {
 }
 
 impl BtfError {
-    /// Returns what fixes it.
+    /// Returns what helps against the error.
     pub fn remedy(&self) -> &'static str {
         match self {
             Self::Missing(_) => {
@@ -58,7 +58,8 @@ pub(super) fn parameters_of(btf: &Btf<'_>, name: &str) -> Option<usize> {
     Some(prototype.iter().count())
 }
 
-/// Returns how many parameters the function at a tracepoint has; the first is its own data.
+/// Returns the number of parameters of a tracepoint's function; the first is the function's own
+/// data.
 pub(super) fn tracepoint_parameters(btf: &Btf<'_>, name: &str) -> Option<usize> {
     let pointer = btf.type_by_name::<Typedef<'_>>(&format!("btf_trace_{name}"))?;
     let prototype = FuncProto::try_from(pointer.next_type()?.next_type()?).ok()?;

@@ -67,18 +67,18 @@ impl ProbeCount {
 pub struct ProbeCounts(BTreeMap<&'static str, ProbeCount>);
 
 impl ProbeCounts {
-    /// Returns the records of one probe.
+    /// Returns the counts of one probe: records made, filtered, lost.
     pub fn count(&self, probe: &str) -> ProbeCount {
         self.0.get(probe).cloned().unwrap_or_default()
     }
 
-    /// Returns the records of one probe that were lost for one cause.
+    /// Returns how many records of a probe were lost for one cause.
     pub fn count_lost(&self, probe: &str, cause: &str) -> u64 {
         let count = self.0.get(probe);
         count.map_or(0, |it| it.lost.get(cause).copied().unwrap_or(0))
     }
 
-    /// Adds records of one probe.
+    /// Adds counts to one probe.
     pub fn add(&mut self, probe: &'static str, count: ProbeCount) {
         self.0.entry(probe).or_default().add(count);
     }
@@ -127,7 +127,7 @@ impl<'a> KernelCounts<'a> {
         self.skel.maps.bss_data.as_deref()
     }
 
-    /// Counts rare records of one kind.
+    /// Reads the counts of rare records of one kind.
     pub(crate) fn records(&self, kind: wire::record_kind) -> Result<ProbeCount, HooksError> {
         let mut all = ProbeCount::default();
         for count in per_cpu::<wire::record_count>(&self.skel.maps.record_counts, kind.0)? {

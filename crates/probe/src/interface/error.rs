@@ -67,7 +67,7 @@ impl HooksError {
         )
     }
 
-    /// Returns what fixes it.
+    /// Returns what helps against the error.
     pub fn remedy(&self) -> String {
         let needs = [Capability::Bpf, Capability::Perfmon, Capability::NetAdmin];
         match self {
@@ -87,7 +87,7 @@ impl HooksError {
 /// The remedy where the kernel has all that is known to be needed.
 const REPORT: &str = "report what `WHYLAT_LIBBPF_LOG=1 whylat doctor` says";
 
-/// Returns what fixes a refusal that needs no other privilege: the kernel is asked what it has, as it does not say why.
+/// Returns what helps against a refusal that no privilege explains.
 fn remedy_of(refused: ErrorKind) -> String {
     if refused == ErrorKind::OutOfMemory {
         return "free memory, or raise the memory limit of this container or service".to_owned();

@@ -46,7 +46,7 @@ pub(crate) struct Tracepoint {
 }
 
 impl Tracepoint {
-    /// Returns the same as one that nobody needs between windows.
+    /// Returns the tracepoint as one that is needed only during windows.
     pub(crate) const fn of_windows(self) -> Self {
         Self {
             is_of_windows: true,
@@ -67,7 +67,7 @@ pub(crate) struct Function {
 }
 
 impl Function {
-    /// Returns whether the same is seen at it as at this tracepoint.
+    /// Returns whether the function shows the same events as this tracepoint.
     pub(crate) fn replaces(&self, hook: &Tracepoint) -> bool {
         self.tracepoint == hook.name
     }
@@ -93,7 +93,7 @@ pub(crate) const fn tracepoint(name: &'static str, since: &'static str) -> Trace
     }
 }
 
-/// Returns a function of the socket layer: it takes the socket, its program has its name.
+/// Makes a function of the socket layer in place of a tracepoint; its program has its name.
 const fn of_sockets(
     name: &'static str,
     parameters: usize,
@@ -181,7 +181,7 @@ impl Levels {
 }
 
 impl Features {
-    /// Returns which of these hooks this kernel has, and what else its BTF says.
+    /// Reads from the kernel's BTF which of these hooks exist.
     pub(crate) fn read(hooks: &[&'static Tracepoint]) -> Result<Self, BtfError> {
         let btf = kernel_btf()?;
         let parameters: BTreeMap<&str, usize> = hooks
@@ -213,17 +213,17 @@ impl Features {
         })
     }
 
-    /// Returns how many arguments a tracepoint has; 0: it is not there.
+    /// Returns the number of a tracepoint's arguments; 0 if it does not exist.
     pub(crate) fn arguments(&self, tracepoint: &str) -> usize {
         self.parameters.get(tracepoint).map_or(0, |all| all - 1)
     }
 
-    /// Returns whether this kernel did not load a program that it was asked to.
+    /// Returns whether this kernel refused to load a program.
     pub(crate) fn is_refused(&self, program: &str) -> bool {
         self.refused.contains(&program)
     }
 
-    /// Returns the functions that stand in for a tracepoint that this kernel does not have.
+    /// Returns the functions to use in place of a tracepoint that this kernel does not have.
     pub(crate) fn stand_ins(&self, hook: &Tracepoint) -> Vec<&'static Function> {
         if self.tracepoints.contains(&hook.name) {
             return Vec::new();
@@ -236,7 +236,7 @@ impl Features {
         chosen
     }
 
-    /// Returns the functions by which sockets of one family pass; none if one of them is not there.
+    /// Returns the functions that sockets of one family pass; none if one is missing.
     fn functions_of(&self, hook: &Tracepoint, family: SocketFamily) -> Vec<&'static Function> {
         let is_of = |it: &Function| it.replaces(hook) && it.family == family;
         let there = self.functions.iter().copied().filter(|it| is_of(it));
@@ -248,7 +248,7 @@ impl Features {
         }
     }
 
-    /// Returns the programs that serve a hook in this kernel: without `handle_`.
+    /// Returns the programs of a hook in this kernel, without `handle_`.
     pub(crate) fn programs(&self, hook: &Tracepoint) -> Vec<&'static str> {
         let mut there = self.tracepoints.iter().copied();
         match there.find(|found| *found == hook.name) {
@@ -257,13 +257,13 @@ impl Features {
         }
     }
 
-    /// Returns whether sockets of a family pass a program that serves this hook.
+    /// Returns whether a program of this hook sees sockets of a family.
     pub(crate) fn sees(&self, hook: &Tracepoint, family: SocketFamily) -> bool {
         let mut functions = self.stand_ins(hook).into_iter();
         self.tracepoints.contains(&hook.name) || functions.any(|it| it.family == family)
     }
 
-    /// Returns whether TCP sockets pass a program that serves this hook.
+    /// Returns whether a program of this hook sees TCP sockets.
     pub(crate) fn has(&self, hook: &Tracepoint) -> bool {
         self.sees(hook, SocketFamily::Inet) || self.sees(hook, SocketFamily::Tcp)
     }
@@ -281,7 +281,7 @@ impl Features {
         }
     }
 
-    /// Returns how a probe works that needs hooks which sockets of one family pass.
+    /// Returns the coverage of a probe with hooks on sockets of one family.
     pub(crate) fn family_coverage(
         &self,
         probe: &str,
@@ -294,7 +294,7 @@ impl Features {
         }
     }
 
-    /// Returns how a probe works, all of its hooks being served: by which functions, if they are no tracepoints.
+    /// Returns the coverage of a probe with all its hooks: on, or by which functions.
     fn stand_in_coverage(
         &self,
         probe: &str,

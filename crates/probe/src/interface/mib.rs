@@ -24,7 +24,7 @@ impl MibPlaces {
             })
     }
 
-    /// Zero (`LINUX_MIB_NUM`) is no counter.
+    /// Finds the counters among the members of the kernel's enum; 0 is no counter.
     fn among<'a>(members: impl Iterator<Item = (&'a str, i64)>) -> Option<Self> {
         let (mut listen_overflows, mut syncookies_received) = (None, None);
         for (name, value) in members {

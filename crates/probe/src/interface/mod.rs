@@ -81,45 +81,46 @@ pub(crate) trait Probe: Sync {
     /// Returns the name in coverage and in accounts of loss.
     fn name(&self) -> &'static str;
 
-    /// Returns the table of its rows; `None`: what it gives is no row of a recording.
+    /// Returns the table of the probe's rows; `None` if it makes no rows.
     fn table(&self) -> Option<TableId>;
 
-    /// Returns the least detail that asks for it.
+    /// Returns the least detail that includes the probe.
     fn detail(&self) -> Detail {
         Detail::Stats
     }
 
-    /// Returns whether its programs run at these levels.
+    /// Returns whether the probe's programs run at these levels.
     fn is_on(&self, _: Levels) -> bool {
         true
     }
 
-    /// Returns whether a user misses it where no BPF program can be loaded.
+    /// Returns whether the probe is missing if no BPF program can be loaded.
     fn is_missed(&self) -> bool {
         false
     }
 
-    /// Returns the hooks that it uses and some kernel does not have. The program at hook X is `handle_X`.
+    /// Returns the probe's hooks that some kernels do not have. The program at hook X is
+    /// `handle_X`.
     fn hooks(&self) -> &'static [Tracepoint] {
         &[]
     }
 
-    /// Returns the programs that are loaded for it alone.
+    /// Returns the programs that only this probe needs.
     fn programs(&self) -> &'static [&'static str] {
         &[]
     }
 
-    /// Returns the maps that it alone uses.
+    /// Returns the maps that only this probe uses.
     fn maps(&self) -> &'static [&'static str] {
         &[]
     }
 
-    /// Returns where its records lie.
+    /// Returns from which ring or map the probe's records come.
     fn source(&self) -> Source {
         Source::UserSpace
     }
 
-    /// Returns whether its rows are counted where they are made, in user space.
+    /// Returns whether user space counts the probe's rows.
     fn counts_rows(&self) -> bool {
         matches!(self.source(), Source::UserSpace)
     }
@@ -129,7 +130,7 @@ pub(crate) trait Probe: Sync {
         Ok(ProbeCount::default())
     }
 
-    /// Returns how well it works, and its parts. Asked only if the detail asks for it.
+    /// Returns the coverage of the probe and its parts; called only if the detail includes it.
     fn coverage(&self, _: &Support<'_>) -> Vec<Coverage> {
         Vec::new()
     }

@@ -36,7 +36,7 @@ pub struct ProbeOutput {
 }
 
 impl ProbeOutput {
-    /// Adds the owner of a socket, if the kernel side knows it.
+    /// Adds the owner of a socket, if the kernel reported one.
     pub(crate) fn add_owner(&mut self, owner: &process_seen, time_ns: u64) {
         self.owners
             .extend(ObservedProcess::from_wire(owner, time_ns));

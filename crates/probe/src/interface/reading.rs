@@ -59,7 +59,7 @@ impl CallCounts {
         self.by_class.iter().sum()
     }
 
-    /// Adds other calls.
+    /// Adds the counts of other calls.
     pub fn add(&mut self, other: &Self) {
         self.bytes += other.bytes;
         for (sum, calls) in self.by_class.iter_mut().zip(other.by_class) {
@@ -84,7 +84,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Packs counts as `call_count()` does in the kernel.
+    /// Packs counts of calls as `call_count()` does in the kernel.
     fn pack(calls: &[(usize, u64)]) -> [u64; CALL_CLASSES] {
         let mut packed = [0_u64; CALL_CLASSES];
         for (class, bytes) in calls {

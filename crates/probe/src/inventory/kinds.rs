@@ -23,7 +23,7 @@ const NAMES: [&str; KINDS] = [
 /// Longest name of a socket's protocol: `UNIX-STREAM`, with room.
 const PROTOCOL_BYTES: usize = 32;
 
-/// Adds up what a kind's sockets did on every CPU.
+/// Sums the calls on sockets of a kind over all CPUs.
 pub(crate) fn sum_calls(per_cpu: &[kind_calls]) -> kind_calls {
     per_cpu
         .iter()
@@ -35,8 +35,8 @@ pub(crate) fn sum_calls(per_cpu: &[kind_calls]) -> kind_calls {
         })
 }
 
-/// The lines of all kinds. `calls` is `None` where no hook sees the calls: then only of kinds that were found, and of TCP,
-/// for without any line nobody has counted.
+/// Returns a line for each kind of socket; `calls` is `None` if no hook counts them. Then only
+/// found kinds have a line, and TCP.
 pub(crate) fn lines(open: &[u64; KINDS], calls: Option<&[kind_calls; KINDS]>) -> Vec<SocketKind> {
     let line = |(kind, name): (usize, &&str)| {
         // the calls on TCP sockets are rows of their own
@@ -83,7 +83,7 @@ impl KindsByFile {
         }
     }
 
-    /// Returns what was found, as lines of the manifest.
+    /// Returns the found kinds of sockets as lines of the manifest.
     pub fn lines(&self) -> Vec<SocketKind> {
         lines(&self.open, None)
     }
@@ -110,7 +110,7 @@ pub(crate) fn protocol_name(path: &str) -> String {
     name.trim_end_matches('\0').to_owned()
 }
 
-/// The kind of a socket with a protocol of this name.
+/// Returns the kind of a socket by the name of its protocol.
 fn kind_of(protocol: &str) -> usize {
     let kind = match protocol.trim_end_matches("v6") {
         "TCP" => socket_kind::SOCKET_KIND_TCP,

@@ -40,7 +40,7 @@ fn decode(output: &mut ProbeOutput, body: &[u8]) -> Option<()> {
     Some(())
 }
 
-/// The row of a record.
+/// Makes the row of a listening socket.
 fn make_row(seen: &listener_seen) -> Listener {
     let listener_seen {
         cookie,

@@ -73,7 +73,7 @@ fn decode(output: &mut ProbeOutput, body: &[u8]) -> Option<()> {
     Some(())
 }
 
-/// Says that counters of network namespaces cannot be read.
+/// Makes the coverage line of a kernel with unreadable namespace counters.
 fn without_mib() -> Coverage {
     Coverage {
         probe: "inventory.listen_overflows".to_owned(),

@@ -15,13 +15,13 @@ unsafe impl Wire for socket_seen {}
 /// `CHOSEN_PEER` of `inventory.h`.
 const CHOSEN_PEER: u8 = 2;
 
-/// An IPv4-mapped address is written as the IPv4 address that it is.
+/// Returns the address; an IPv4-mapped one as IPv4.
 pub(crate) fn address(bytes: [u8; 16], port: u16) -> SocketAddr {
     let ip = Ipv6Addr::from(bytes);
     SocketAddr::new(ip.to_ipv4_mapped().map_or(IpAddr::V6(ip), IpAddr::V4), port)
 }
 
-/// The row of a record. Its `peer_conn` is for whoever sees both ends to fill in.
+/// Makes the row of an open socket; `peer_conn` is filled in later.
 pub(crate) fn make_row(seen: &socket_seen) -> Connection {
     let socket_seen {
         cookie,

@@ -42,7 +42,7 @@ impl At {
         }
     }
 
-    /// A row with nothing known but its beginning here.
+    /// Makes the row of a task that begins here, with nothing else known.
     fn task_row(self, kind: TaskKind) -> Task {
         Task {
             begin_ns: self.time_ns,
@@ -75,7 +75,7 @@ impl At {
 }
 
 impl Assembler {
-    /// Adds a record.
+    /// Adds the rows of a record.
     pub(crate) fn take(&mut self, record: Record) {
         self.records += 1;
         let at = At::from_record(&record);
@@ -174,7 +174,7 @@ impl Assembler {
         });
     }
 
-    /// Returns what begins.
+    /// Makes the span that a record begins; `None` if its name is unknown.
     fn span(&self, at: At, body: &Body) -> Option<OpenSpan> {
         let (kind, key) = begun_span(at, body)?;
         let (domain, name, id, parent) = match *body {
@@ -279,7 +279,8 @@ impl Assembler {
         }
     }
 
-    /// Attaches an entry to the open span that it is for; without one, it has a row of its own.
+    /// Attaches an entry to the open span with this id; without one, the entry gets a row of its
+    /// own.
     fn attach_entry(&mut self, at: At, domain: u32, id: Option<Identifier>, entry: &Entry) {
         match self.find_subject(at, domain, id) {
             Some(span) if !span.notes.is_full() => span.notes.add(entry),
@@ -293,7 +294,7 @@ impl Assembler {
         }
     }
 
-    /// Returns what an id means; without one, the current task of the thread.
+    /// Returns the open span with this id; without an id, the thread's current task.
     fn find_subject(
         &mut self,
         at: At,
@@ -307,7 +308,7 @@ impl Assembler {
         }
     }
 
-    /// Returns what has no end, or brings it along.
+    /// Makes the row of a moment, or of a record with begin and end.
     fn moment(&mut self, at: At, body: Body) -> Option<Task> {
         Some(match body {
             Body::FrameSubmitted {
@@ -353,7 +354,7 @@ impl Assembler {
         span.row.id.clone()
     }
 
-    /// Returns what is of no domain, or shows it by its own name.
+    /// Makes the row of a moment without a domain, or with a name of its own.
     fn bare_moment(&self, at: At, body: Body) -> Option<Task> {
         Some(match body {
             Body::HistogramBatch {
@@ -406,13 +407,13 @@ impl Assembler {
         self.rows.counters.len() + self.rows.tasks.len()
     }
 
-    /// Returns the rows made so far, and forgets them.
+    /// Returns the rows made so far, and removes them.
     pub(crate) fn take_rows(&mut self) -> RowSet {
         self.rows_taken += self.rows_len() as u64;
         std::mem::take(&mut self.rows)
     }
 
-    /// The ring was read once.
+    /// Forgets ends without a begin: the ring was read once.
     pub(crate) fn forget_early_ends(&mut self) {
         self.open.forget_early_ends();
     }
@@ -445,7 +446,7 @@ impl Assembler {
     }
 }
 
-/// Returns what kind of span begins, and what its end will be known by.
+/// Returns the kind of span that a record begins, and the key of its end.
 fn begun_span(at: At, body: &Body) -> Option<(TaskKind, SpanKey)> {
     let At { pid, tid, .. } = at;
     Some(match *body {

@@ -58,7 +58,7 @@ struct HolderFiles {
 }
 
 impl Holder {
-    /// Starts the process, and has it look whether a program of this user can open the files.
+    /// Starts the process, which tests whether programs of this user can open the files.
     pub(super) fn start(
         ring: OwnedFd,
         collector: &Path,
@@ -92,12 +92,12 @@ impl Holder {
         holder.answer(collector, user).map(|()| holder)
     }
 
-    /// The path of the ring.
+    /// Returns the path of the ring.
     pub(super) fn ring_path(&self) -> &Path {
         &self.ring_path
     }
 
-    /// Waits until the process has tried, and returns what is in the way.
+    /// Waits for the result of the test; the error says why a file cannot be opened.
     fn answer(&mut self, collector: &Path, user: Option<User>) -> Result<(), Refusal> {
         let mut report = [0; 5];
         let read = self.line.as_mut().map(|line| line.read_exact(&mut report));
@@ -137,8 +137,8 @@ impl Drop for Holder {
     }
 }
 
-/// The life of the process. It must not allocate: other threads of the recorder may have held
-/// the allocator's lock.
+/// Runs the process until it is released, without allocating: another thread may have held the
+/// lock.
 fn hold_until_release(held: &HolderFiles) -> ! {
     let (step, errno) = match prepare(held) {
         Ok(()) => (Step::Done, 0),
@@ -184,7 +184,7 @@ fn assume_user(user: Option<User>) -> io::Result<()> {
     keep_capabilities(0)
 }
 
-/// A process that changed its user is hidden from it until it says otherwise.
+/// Makes the process visible in `/proc` again, after it changed its user.
 fn make_visible() -> io::Result<()> {
     // SAFETY: plain numbers.
     match unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 1, 0, 0, 0) } {

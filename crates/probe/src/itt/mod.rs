@@ -35,7 +35,7 @@ const PROBE: &str = "itt";
 /// Rows that are handed over together, at least.
 const BATCH_LEN: usize = 8192;
 
-/// The probe's line of coverage.
+/// Returns the coverage line of ITT.
 pub fn coverage<T>(found: Result<T, Refusal>) -> Coverage {
     Coverage {
         probe: PROBE.to_owned(),
@@ -73,7 +73,7 @@ impl Listener {
         })
     }
 
-    /// Returns what the program finds in its environment.
+    /// Returns the environment variables by which a program finds collector and ring.
     pub fn environment(&self) -> [(&'static str, &OsStr); 2] {
         let ring: &Path = self.holder.ring_path();
         [
@@ -82,7 +82,7 @@ impl Listener {
         ]
     }
 
-    /// Hands out rows of what was reported since the last time.
+    /// Calls `put` with the rows reported since the last call.
     pub fn drain(&mut self, mut put: impl FnMut(RowSet)) {
         let assembler = &mut self.assembler;
         self.ring.drain(|record| {
@@ -95,7 +95,7 @@ impl Listener {
         put(assembler.take_rows());
     }
 
-    /// Lets the programs know that nobody reads any more, and hands out the rest.
+    /// Ends the ring for programs, and calls `put` with the last rows; returns the counts.
     pub fn finish(&mut self, mut put: impl FnMut(RowSet)) -> IttCounts {
         self.ring.close();
         self.drain(&mut put);

@@ -39,7 +39,7 @@ pub(super) struct IttNames {
 }
 
 impl IttNames {
-    /// Learns from a definition.
+    /// Keeps the name that a definition gives.
     pub(super) fn define(&mut self, record: Record) {
         let Record {
             time_ns, pid, body, ..
@@ -66,7 +66,7 @@ impl IttNames {
         }
     }
 
-    /// Returns what is reported of a counter or an object.
+    /// Keeps what a record reports of a counter or an object.
     fn describe(&mut self, pid: u32, time_ns: u64, body: Body) {
         match body {
             Body::CounterContext {
@@ -112,7 +112,7 @@ impl IttNames {
         });
     }
 
-    /// The object is no more.
+    /// Forgets the names of an object that was destroyed.
     pub(super) fn forget_object(&mut self, pid: u32, address: u64, time_ns: u64) {
         if let Some(names) = self.objects.get_mut(&(pid, address)) {
             names.retain(|name| name.since_ns > time_ns);
@@ -122,23 +122,23 @@ impl IttNames {
         }
     }
 
-    /// A domain, text or event.
+    /// Returns the domain, text or event with this number.
     pub(super) fn text(&self, id: u32) -> Option<String> {
         self.texts.get(&id).cloned()
     }
 
-    /// A counter.
+    /// Returns the counter with this number.
     pub(super) fn counter(&self, id: u32) -> Option<CounterName> {
         self.counters.get(&id).cloned()
     }
 
-    /// A histogram's domain and name.
+    /// Returns domain and name of the histogram with this number.
     pub(super) fn histogram(&self, id: u32) -> Option<(Option<String>, String)> {
         let (domain, name) = self.histograms.get(&id)?;
         Some((self.text(*domain), name.clone()))
     }
 
-    /// Returns what a synchronisation object was called at a time.
+    /// Returns the name that a synchronisation object had at a time.
     pub(super) fn object(&self, pid: u32, address: u64, time_ns: u64) -> Option<&SyncName> {
         let names = self.objects.get(&(pid, address))?;
         names.iter().rev().find(|name| name.since_ns <= time_ns)

@@ -23,19 +23,19 @@ impl Notes {
         self.0.len() >= MOST_BYTES
     }
 
-    /// Adds an entry.
+    /// Adds an entry to the notes.
     pub(crate) fn add(&mut self, entry: &serde_json::Value) {
         self.0.push(if self.0.is_empty() { '[' } else { ',' });
         self.0.push_str(&entry.to_string());
     }
 
-    /// The text; none without entries.
+    /// Returns the notes as text; `None` without entries.
     pub(crate) fn text(self) -> Option<String> {
         (!self.0.is_empty()).then(|| self.0 + "]")
     }
 }
 
-/// Numbers under a key; `count` says how many there were if some are missing.
+/// Makes an entry of numbers under a key; `count`: how many there were, if some are missing.
 pub(crate) fn number_note(key: Option<String>, values: &[Value], count: u64) -> serde_json::Value {
     let mut entry = json!({ "key": key, "values": value_list(values) });
     if count != values.len() as u64 {
@@ -44,7 +44,7 @@ pub(crate) fn number_note(key: Option<String>, values: &[Value], count: u64) -> 
     entry
 }
 
-/// Text under a key; `length_bytes` says how long it was if some is missing.
+/// Makes an entry of text under a key; `length_bytes`: its length, if some is missing.
 pub(crate) fn text(key: Option<String>, text: &str, length_bytes: u64) -> serde_json::Value {
     let mut entry = json!({ "key": key, "text": text });
     if length_bytes != text.len() as u64 {
@@ -53,7 +53,7 @@ pub(crate) fn text(key: Option<String>, text: &str, length_bytes: u64) -> serde_
     entry
 }
 
-/// Points of a histogram.
+/// Makes an entry of a histogram's points.
 pub(crate) fn point_note(first: u64, x: &[Value], y: &[Value]) -> serde_json::Value {
     let mut entry = json!({ "first": first, "y": value_list(y) });
     if !x.is_empty() {

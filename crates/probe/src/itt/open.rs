@@ -48,7 +48,7 @@ pub(crate) enum SpanKey {
 }
 
 impl SpanKey {
-    /// Returns whether one thread begins and ends it: the last begun ends first.
+    /// Returns whether one thread begins and ends such spans: the last begun ends first.
     fn is_of_thread(self) -> bool {
         match self {
             Self::Task { .. } | Self::Event { .. } | Self::Sync { .. } => true,
@@ -105,7 +105,7 @@ pub(crate) struct Open {
 }
 
 impl Open {
-    /// A span begins.
+    /// Begins a span; at once ends it if its end was read before.
     pub(crate) fn begin(&mut self, mut span: OpenSpan, rows: &mut Tasks) {
         if let Some(end) = self.take_early(span.key, span.row.begin_ns) {
             finish(&mut span.row, end);
@@ -125,7 +125,7 @@ impl Open {
         }
     }
 
-    /// The end that came before this beginning was read.
+    /// Returns the end that was read before this begin.
     fn take_early(&mut self, key: SpanKey, begin_ns: u64) -> Option<End> {
         let ends = self.early.get_mut(&key)?;
         let mut found = None;
@@ -152,7 +152,7 @@ impl Open {
         }
     }
 
-    /// A span ends. What `close` does to its row comes first. Whether it was open.
+    /// Ends the open span of this key after `close` changed its row; returns false if none is open.
     pub(crate) fn end(
         &mut self,
         key: SpanKey,
@@ -216,7 +216,7 @@ impl Open {
         self.unpaired += (before - self.early_len) as u64;
     }
 
-    /// The open span of this name.
+    /// Returns the open span with this id.
     pub(crate) fn find_named(&mut self, named: NamedId) -> Option<&mut OpenSpan> {
         self.spans.get_mut(self.by_name.get(&named)?)
     }
@@ -250,7 +250,7 @@ impl Open {
         Some(span)
     }
 
-    /// Nothing ends any more.
+    /// Writes all open spans without an end.
     pub(crate) fn finish(&mut self, rows: &mut Tasks) {
         for span in std::mem::take(&mut self.spans).into_values() {
             rows.push(span.row());
@@ -262,8 +262,7 @@ impl Open {
     }
 }
 
-/// Gives a row its end; not one before its beginning, which a program that gives times of its own
-/// may say.
+/// Sets the end of a row; returns false for an end before its begin.
 fn finish(row: &mut Task, end: End) -> bool {
     let is_possible = end.time_ns >= row.begin_ns;
     if is_possible {

@@ -10,7 +10,7 @@ pub struct Refusal {
 }
 
 impl Refusal {
-    /// Makes it of an error that ends with a hint.
+    /// Makes a refusal of an error with a hint at its end.
     pub(super) fn from_error(error: &impl ToString) -> Self {
         let text = error.to_string();
         let (why, remedy) = text.split_once("\nhint: ").unwrap_or((&text, ""));

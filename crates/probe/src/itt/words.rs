@@ -12,7 +12,7 @@ pub(crate) fn counter_kind(is_decrement: bool) -> CounterKind {
     }
 }
 
-/// The value in the column that keeps it exactly.
+/// Returns the value in the column that keeps it exactly: unsigned, signed or real.
 pub(crate) fn split(value: Value) -> (Option<u64>, Option<i64>, Option<f64>) {
     match value {
         Value::U64(value) => (Some(value), None, None),
@@ -26,12 +26,12 @@ pub(crate) fn split(value: Value) -> (Option<u64>, Option<i64>, Option<f64>) {
     }
 }
 
-/// An `__itt_id`: its three words, hexadecimal.
+/// Returns an `__itt_id` as text: its three words, hexadecimal.
 pub(crate) fn id_text(Identifier([one, two, three]): Identifier) -> String {
     format!("{one:x}:{two:x}:{three:x}")
 }
 
-/// `__itt_scope`.
+/// Returns the name of an `__itt_scope`.
 pub(crate) fn scope_name(scope: Scope) -> Option<&'static str> {
     Some(match scope {
         Scope::Unknown => return None,
@@ -43,7 +43,7 @@ pub(crate) fn scope_name(scope: Scope) -> Option<&'static str> {
     })
 }
 
-/// `__itt_relation`.
+/// Returns the name of an `__itt_relation`.
 pub(crate) fn relation_name(relation: u8) -> Option<&'static str> {
     const NAMES: [&str; 7] = [
         "dependent_on",

@@ -116,7 +116,7 @@ fn decode(output: &mut ProbeOutput, bytes: &[u8]) -> u64 {
 /// Bits of `received_record.bits` (`messages.h`).
 const BACKLOG: u8 = 1;
 
-/// Appends the rows of a batch.
+/// Adds the rows of a batch of received messages.
 fn append(records: &[received_record], rows: &mut ReceivedMessages) {
     for record in records {
         rows.push(make_row(record));

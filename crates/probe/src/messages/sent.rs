@@ -84,7 +84,7 @@ fn decode(output: &mut ProbeOutput, bytes: &[u8]) -> u64 {
     0
 }
 
-/// Appends the rows of a batch.
+/// Adds the rows of a batch of sent messages.
 fn append(records: &[sent_record], rows: &mut SentMessages) {
     for record in records {
         rows.push(make_row(record));

@@ -122,8 +122,8 @@ impl<'obj> Stamper<'obj> {
         Ok(stamper)
     }
 
-    /// Has the recorded connections that are open call back, or not any more. What cannot be set in a
-    /// namespace that goes away meanwhile, nobody misses.
+    /// Sets or removes the callbacks of all recorded open connections. Ignores a namespace that
+    /// goes away meanwhile.
     fn walk(&self) {
         let walk = self.walk.as_fd();
         let Ok(found) = netns::discover() else {
@@ -136,7 +136,8 @@ impl<'obj> Stamper<'obj> {
         }
     }
 
-    /// Takes rows; gives those that have their stamp, or for which none will come. `now_ns`: `CLOCK_MONOTONIC`.
+    /// Takes rows of sent messages; returns those with a stamp, or without hope of one. `now_ns`:
+    /// `CLOCK_MONOTONIC`.
     pub fn pass(&mut self, rows: &SentMessages, now_ns: u64) -> SentMessages {
         // What it returns is how many there were, or why there are none now.
         let _ = self.ring.consume();
@@ -166,19 +167,19 @@ impl<'obj> Stamper<'obj> {
         self.pass(&SentMessages::default(), u64::MAX)
     }
 
-    /// The programs, for measuring their run time.
+    /// Returns the loaded programs, to measure their run time.
     pub fn program(&self) -> BorrowedFd<'_> {
         self.skel.progs.handle_sock_ops.as_fd()
     }
 
-    /// Leaves the sockets as they were, and detaches; stamps that are on their way can still be taken.
+    /// Removes all callbacks and detaches; stamps on their way can still be read.
     pub fn detach(&mut self) {
         call_back(&mut self.skel, 0);
         self.walk();
         self.link.take();
     }
 
-    /// Returns how many stamps there were.
+    /// Returns the number of stamps, by their use.
     pub fn counts(&self) -> NicCounts {
         let bss = self.skel.maps.bss_data.as_deref();
         NicCounts {

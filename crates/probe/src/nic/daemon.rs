@@ -5,7 +5,7 @@
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// The first process that may steer one of these clocks: its name and id, and the clock.
+/// Returns name, pid and clock of the first process that may steer one of these clocks.
 pub(super) fn find(clocks: &[u16]) -> Option<String> {
     let devices: Vec<PathBuf> = clocks
         .iter()

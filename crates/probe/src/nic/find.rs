@@ -45,7 +45,7 @@ pub(super) struct Interface {
     pub(super) stamps_received: bool,
 }
 
-/// Returns those of all network namespaces; a namespace that cannot be examined has none.
+/// Returns the adapters of all network namespaces that can be examined.
 pub(super) fn find_interfaces() -> Vec<Interface> {
     let paths = netns::discover().map_or_else(|_| HashMap::new(), |found| found.paths);
     let opened = paths.values().filter_map(|path| Netns::open(path).ok());
@@ -55,7 +55,7 @@ pub(super) fn find_interfaces() -> Vec<Interface> {
     all
 }
 
-/// Returns those of the calling thread's namespace.
+/// Returns the adapters of the calling thread's namespace.
 fn of_namespace(netns: u32) -> Vec<Interface> {
     // any socket will do; it need not be bound, which it could not be where loopback is down
     let socket = socket(

@@ -68,7 +68,8 @@ impl Matcher {
         of_conn.stamps.push_back(stamp);
     }
 
-    /// Takes rows; gives those that have their stamp, or for which none will come. `now_ns`: `CLOCK_MONOTONIC`.
+    /// Takes rows of sent messages; returns those with a stamp, or without hope of one. `now_ns`:
+    /// `CLOCK_MONOTONIC`.
     pub(super) fn pass(&mut self, rows: &SentMessages, now_ns: u64) -> SentMessages {
         self.waiting
             .extend((0..rows.len()).map(|row| rows.row(row)));
@@ -125,7 +126,7 @@ mod tests {
         }
     }
 
-    /// Messages of connection 7 that end there, acknowledged at 1000.
+    /// Makes messages of connection 7 that end at these offsets, acknowledged at 1000.
     fn rows(ends: &[u64]) -> SentMessages {
         let mut rows = SentMessages::default();
         for offset_end in ends {

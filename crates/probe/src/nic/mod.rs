@@ -29,7 +29,7 @@ impl Nics {
         Self(find::find_interfaces())
     }
 
-    /// Returns those that stamp what they send: where they are, and which clock they have.
+    /// Returns where the stamping adapters are, and which clock each has.
     fn stamping_places(&self) -> impl Iterator<Item = (nic_place, u16)> {
         let stamping = self.0.iter().filter(|found| found.stamps_sent);
         stamping.map(|found| {
@@ -48,7 +48,8 @@ impl Nics {
         self.0.iter().any(|found| found.stamps_received)
     }
 
-    /// Returns why nothing can be seen of them; `None`: something can. `shared`: though a daemon needs stamps, too.
+    /// Returns why no adapter's stamps can be seen; `None`: some can. `shared`: although a daemon
+    /// uses them, too.
     fn lack(&self, shared: bool) -> Option<ProbeState> {
         let off = |why: String, remedy: String| Some(ProbeState::Off { why, remedy });
         let Some(first) = self.0.first() else {
@@ -91,7 +92,7 @@ fn coverage_line(state: ProbeState) -> Coverage {
 mod tests {
     use super::*;
 
-    /// It is nowhere.
+    /// Makes an adapter without a place.
     pub(super) fn interface(name: &str, stamps: bool) -> Interface {
         Interface {
             netns: 1,

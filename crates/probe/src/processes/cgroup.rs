@@ -93,14 +93,14 @@ impl Cgroup {
         })
     }
 
-    /// Processes in it and below it, as of now.
+    /// Returns the pids of all processes in the control group and below it now.
     pub fn processes(&self) -> Vec<u32> {
         let mut pids = Vec::new();
         collect_processes(&self.directory, &mut pids);
         pids
     }
 
-    /// Its id and those below it.
+    /// Returns the ids of the control group and of all below it.
     pub fn ids(&self) -> impl Iterator<Item = u64> {
         std::iter::once(self.id).chain(self.below.iter().copied())
     }
@@ -136,7 +136,7 @@ pub(crate) fn cgroup2_root() -> Result<PathBuf, CgroupError> {
     cgroup2_mount(&mounts).ok_or(CgroupError::NotMounted)
 }
 
-/// Mount point of the cgroup v2 tree: `/sys/fs/cgroup`, or beside the v1 trees.
+/// Returns the mount point of the cgroup v2 tree from the text of `/proc/mounts`.
 fn cgroup2_mount(mounts: &str) -> Option<PathBuf> {
     mounts.lines().find_map(|line| {
         let mut fields = line.split(' ');

@@ -32,7 +32,7 @@ impl Default for ProcessReader {
 }
 
 impl ProcessReader {
-    /// Returns a reader for this host.
+    /// Makes a reader of `/proc` of this host.
     pub fn new() -> Self {
         let reader = Self {
             suspended_ns: Cell::new(0),
@@ -55,8 +55,7 @@ impl ProcessReader {
         }
     }
 
-    /// Returns the row of a process that the kernel side found, with its start as that has it; `None` when it is gone,
-    /// whoever uses its id by now.
+    /// Reads the row of a process that the kernel reported; `None` if it has ended.
     pub fn read_as(&self, seen: &ObservedProcess) -> Option<Process> {
         // who uses the id again started later
         let latest_ns = seen.started_ns.saturating_add(USER_TICK_NS);
@@ -96,7 +95,7 @@ impl ProcessReader {
         })
     }
 
-    /// Start of the process, `CLOCK_MONOTONIC` nanoseconds, in steps of 10 ms.
+    /// Returns the start of the process, `CLOCK_MONOTONIC` ns, in steps of 10 ms.
     fn started_ns(&self, stat: &str) -> Option<u64> {
         let ticks: u64 = after_comm(stat)?
             .split_ascii_whitespace()
@@ -109,20 +108,19 @@ impl ProcessReader {
     }
 }
 
-/// Returns the fields of `/proc/PID/stat` from the third on: the command name before them may hold
-/// anything, also spaces and parentheses.
+/// Returns the fields of `/proc/PID/stat` behind the command name, which may hold any character.
 pub(super) fn after_comm(stat: &str) -> Option<&str> {
     stat.get(stat.rfind(')')? + 1..)
 }
 
-/// Path in the cgroup v2 tree, the line `0::PATH`.
+/// Returns the path in the cgroup v2 tree: the line `0::PATH`.
 fn cgroup_path(groups: &str) -> Option<String> {
     let mut lines = groups.lines();
     let path = lines.find_map(|line| line.strip_prefix("0::"));
     path.map(str::to_owned)
 }
 
-/// Real user id.
+/// Returns the real user id of a process.
 pub(super) fn real_uid(pid: u32) -> Option<u32> {
     status_field(pid, "Uid:")?
         .split_ascii_whitespace()

@@ -33,7 +33,7 @@ use table::manifest::{Coverage, ProbeState};
 /// Inode number of the initial pid namespace (`PROC_PID_INIT_INO`).
 const INITIAL_PID_NAMESPACE: u64 = 0xefff_fffc;
 
-/// Returns whether this process is in the initial pid namespace; `None` when that cannot be known.
+/// Returns whether this process is in the initial pid namespace; `None` if unknown.
 pub(crate) fn is_initial_pid_namespace() -> Option<bool> {
     use std::os::unix::fs::MetadataExt as _;
     // a process stays in the one that it began in (setns(2): it is its children that go elsewhere)
@@ -44,7 +44,7 @@ pub(crate) fn is_initial_pid_namespace() -> Option<bool> {
     })
 }
 
-/// Returns whether this process sees those of the whole host, under the ids by which the kernel knows them.
+/// Returns whether this process sees all processes of the host, with the kernel's ids.
 pub fn sees_all() -> bool {
     is_initial_pid_namespace() == Some(true)
 }
@@ -52,7 +52,7 @@ pub fn sees_all() -> bool {
 /// Name of [`coverage`] among probes.
 pub const PIDS: &str = "pids";
 
-/// Returns whether process ids are the kernel's own, by which its programs identify processes; and what it means if not.
+/// Returns the coverage line of process ids: they must be the kernel's own.
 pub fn coverage() -> Coverage {
     let state = match is_initial_pid_namespace() {
         Some(false) => ProbeState::Off {
@@ -106,7 +106,7 @@ mod testing {
         child
     }
 
-    /// Ends it.
+    /// Ends the child process.
     pub fn stop(mut child: Child) {
         drop(child.stdin.take());
         child.wait().unwrap();

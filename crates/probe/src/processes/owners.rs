@@ -68,7 +68,7 @@ impl SocketOwners {
     }
 }
 
-/// `socket:[12345]` → 12345.
+/// Returns the inode of a link such as `socket:[12345]`.
 fn socket_inode(link: &str) -> Option<u32> {
     link.strip_prefix("socket:[")?
         .strip_suffix(']')?

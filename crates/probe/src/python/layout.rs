@@ -109,7 +109,7 @@ impl Layout {
         }
     }
 
-    /// Reads `_Py_DebugOffsets`.
+    /// Reads the layout of an interpreter from its `_Py_DebugOffsets`.
     fn of_table(minor: u32, runtime: &[u8]) -> Option<Self> {
         let word = |at: usize| {
             let bytes = runtime.get(at * 8..at * 8 + 8)?;
@@ -196,7 +196,7 @@ impl Layout {
 mod tests {
     use super::*;
 
-    /// `_Py_DebugOffsets` of CPython 3.13.0 on x86-64, up to the code object.
+    /// Makes the `_Py_DebugOffsets` of CPython 3.13.0 on x86-64, up to the code object.
     fn table_3_13() -> Vec<u8> {
         let words: [u64; 44] = [
             u64::from_ne_bytes(*b"xdebugpy"),

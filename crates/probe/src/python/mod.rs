@@ -92,12 +92,13 @@ pub(crate) struct Interpreter {
 pub struct PythonProcesses(MapHandle);
 
 impl PythonProcesses {
-    /// Opens the map.
+    /// Opens the map of interpreters; `None` if that fails.
     pub(crate) fn new(map: &MapMut<'_>) -> Option<Self> {
         MapHandle::try_from(map).ok().map(Self)
     }
 
-    /// Has the functions read that a program runs. What fails only leaves them out.
+    /// Enters an interpreter into the map, so that the kernel program reads its functions. If that
+    /// fails, functions of Python have no names.
     pub(crate) fn add(&self, program: ProgramKey, found: &python_process) {
         let ProgramKey {
             pid,
@@ -133,8 +134,8 @@ pub(crate) fn minor_version(path: &str) -> Option<u32> {
     version[..digits].parse().ok()
 }
 
-/// Returns where an interpreter keeps what its threads run, if this file is one. `base`: what is added to the addresses that
-/// the file is linked for.
+/// Finds the interpreter's state in a file; `None` if the file is no interpreter. `base`: the load
+/// address.
 pub(crate) fn find(
     minor: u32,
     file: &[u8],

@@ -29,7 +29,7 @@ pub(super) fn code(seen: &python_code_seen) -> PythonCode {
     }
 }
 
-/// Returns a text, as far as it was copied; `None`: it has no form that is known.
+/// Returns a text of Python, as far as it was copied; `None` for an unknown form.
 fn text(text: &python_text, bytes: &[u8]) -> Option<String> {
     let copied = bytes.get(..text.bytes as usize)?;
     let length = text.length as usize;
@@ -63,7 +63,7 @@ pub(crate) struct PythonNames {
 }
 
 impl PythonNames {
-    /// Adds a function. Another one at an address where one was gets another number.
+    /// Adds a function; another function at the same address gets a new number.
     pub(crate) fn add(&mut self, code: &PythonCode) {
         let number = self.number(code.pid, code.code);
         let known = &mut self.codes[number as usize - 1];
@@ -87,7 +87,7 @@ impl PythonNames {
         })
     }
 
-    /// Appends the names of all functions.
+    /// Adds the names of all functions to `rows`.
     pub(crate) fn symbols(self, rows: &mut Symbols) {
         for (index, code) in self.codes.into_iter().enumerate() {
             let Some(code) = code else {

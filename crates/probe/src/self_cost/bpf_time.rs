@@ -34,7 +34,7 @@ pub struct BpfCost {
 }
 
 impl BpfCost {
-    /// Share of one CPU; `None` without a window.
+    /// Returns the share of one CPU that the programs used; `None` without a window.
     pub fn cpu_share(&self) -> Option<f64> {
         (self.sampled_ns > 0).then(|| self.run_time_ns as f64 / self.sampled_ns as f64)
     }
@@ -63,8 +63,7 @@ pub struct BpfTimeSampler {
 }
 
 impl BpfTimeSampler {
-    /// A sampler of `programs`. It keeps descriptors of its own, and thereby the programs
-    /// loaded, until it is dropped.
+    /// Makes a sampler of `programs`; its descriptors keep them loaded.
     pub fn new<'fd>(
         programs: impl IntoIterator<Item = BorrowedFd<'fd>>,
         seed: u64,
@@ -82,7 +81,7 @@ impl BpfTimeSampler {
         })
     }
 
-    /// The statistics are turned on by this process from now on, no more by the calling one.
+    /// Lets another process enable the kernel's statistics, in place of this one.
     pub fn with_statistics(self, statistics: Option<Statistics>) -> Self {
         Self { statistics, ..self }
     }
@@ -95,8 +94,8 @@ impl BpfTimeSampler {
         }
     }
 
-    /// Opens or closes a window if its time has come. A late call makes the window longer,
-    /// which is accounted for. An error leaves the window closed until its next turn.
+    /// Opens or closes a window if it is time. A late call makes the window longer, which is
+    /// accounted for. An error leaves the window closed until its next turn.
     pub fn tick(&mut self, now_ns: u64) -> Result<(), BpfTimeError> {
         if now_ns < self.next_ns() {
             return Ok(());
@@ -138,7 +137,7 @@ impl BpfTimeSampler {
         Ok(())
     }
 
-    /// Returns what the windows showed so far.
+    /// Returns the sums of all windows so far.
     pub fn cost(&self) -> BpfCost {
         self.cost
     }

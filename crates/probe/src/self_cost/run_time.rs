@@ -34,7 +34,7 @@ pub struct ProgramTimes {
 }
 
 impl ProgramTimes {
-    /// Keeps descriptors of its own, and thereby the programs loaded, until it is dropped.
+    /// Keeps descriptors of these programs, which stay loaded until the drop.
     ///
     /// # Errors
     /// When there can be no more descriptors.

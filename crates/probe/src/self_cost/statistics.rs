@@ -29,7 +29,8 @@ struct Helper {
 }
 
 impl Statistics {
-    /// Starts the process. While no other thread of this one may hold what a forked process cannot get.
+    /// Starts the process that enables the kernel's statistics. Call it before other threads exist:
+    /// a forked process does not get their locks.
     ///
     /// # Errors
     /// When there can be no more processes or descriptors.
@@ -46,7 +47,7 @@ impl Statistics {
         })))
     }
 
-    /// The statistics are on until what this gives is closed.
+    /// Enables the statistics until the returned descriptor is closed.
     ///
     /// # Errors
     /// The answer of the kernel to the process.
@@ -86,7 +87,7 @@ impl Drop for Helper {
     }
 }
 
-/// The life of the process.
+/// Runs the process: it enables the statistics when asked.
 fn serve(line: RawFd) -> ! {
     close_all_but(line, line);
     // SAFETY: plain numbers and a C string. The terminal's signals are for the recorder.
@@ -109,7 +110,7 @@ fn serve(line: RawFd) -> ! {
     }
 }
 
-/// Sends the descriptor, or why there is none. Whether it was sent.
+/// Sends the descriptor, or why there is none; returns whether that worked.
 fn send(line: RawFd, statistics: io::Result<OwnedFd>) -> bool {
     let mut errno = match &statistics {
         Ok(_) => 0,
@@ -145,7 +146,7 @@ fn last_errno() -> i32 {
     io::Error::last_os_error().raw_os_error().unwrap_or(0)
 }
 
-/// Holds the statistics open, by a call of this thread.
+/// Enables the statistics of this thread's kernel until the descriptor is closed.
 pub(super) fn enable_statistics() -> io::Result<OwnedFd> {
     // SAFETY: the call takes a plain number and returns a descriptor or a negative errno.
     let fd = unsafe { bpf_enable_stats(BPF_STATS_RUN_TIME) };

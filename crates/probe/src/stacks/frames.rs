@@ -82,7 +82,7 @@ struct MappedFiles {
 }
 
 impl Stacks {
-    /// Has functions of Python read, by way of this map.
+    /// Reads functions of Python from now on, with this map.
     pub fn read_python(&mut self, processes: PythonProcesses) {
         self.python_processes = Some(processes);
     }
@@ -92,7 +92,7 @@ impl Stacks {
         self.python.add(code);
     }
 
-    /// Appends the frames of a stack.
+    /// Adds the frames of a stack to `rows`.
     pub fn put(&mut self, stack: &SeenStack, rows: &mut StackFrames) {
         match stack.program {
             None => self.put_kernel(stack, rows),
@@ -170,7 +170,7 @@ impl Stacks {
         self.push_program(identity, program, (&addresses, &codes), caller, rows);
     }
 
-    /// Looks up the names of all places that were found: to be called once, when the recording ends.
+    /// Looks up the names of all found places; call it once, when the recording ends.
     pub fn symbols(self) -> Symbols {
         let mut rows = symbols::look_up(self.places, self.kernel.as_ref());
         self.generated.symbols(&mut rows);
@@ -233,7 +233,7 @@ impl Stacks {
         }
     }
 
-    /// Appends what ran in libraries for the innermost function of Python, and the functions of Python.
+    /// Adds the frames of libraries above the innermost Python function, and the Python functions.
     fn push_python(
         &mut self,
         identity: StackIdentity,
@@ -264,8 +264,7 @@ impl Stacks {
         }
     }
 
-    /// Returns how many frames lie before the first run of the interpreter: those of libraries, and the interpreter's own
-    /// that were called by it.
+    /// Returns the number of frames before the first run of the interpreter.
     fn before_python(&self, program: ProgramKey, addresses: &[u64]) -> usize {
         let mapped = self.programs.get(&program);
         let Some(interpreter) = mapped.and_then(|it| it.interpreter.as_ref()) else {
@@ -323,7 +322,7 @@ impl Stacks {
         unwinder.unwind(stack, |at| mappings::find(mappings, at).is_some())
     }
 
-    /// Reads what is mapped in a program, unless an address in question is known already.
+    /// Reads the mappings of a program, unless they have this address already.
     fn map(&mut self, program: ProgramKey, address: u64) {
         let known = self.programs.get(&program);
         if known.is_some_and(|it| mappings::find(&it.mappings, address).is_some()) {
@@ -351,7 +350,7 @@ impl Stacks {
         }
     }
 
-    /// Finds the interpreter of Python in a program, and has the kernel side read it.
+    /// Finds Python's interpreter in a program, and has the kernel program read it.
     fn find_interpreter(&mut self, program: ProgramKey, mapped: &mut MappedFiles) {
         for mapping in &mapped.mappings {
             let Some(minor) = python::minor_version(&mapping.name) else {
@@ -437,7 +436,7 @@ fn call_addresses(addresses: &[u64]) -> impl Iterator<Item = u64> {
     innermost.into_iter().chain(callers)
 }
 
-/// Unwinds a stack through one file and looks up where it led; gives the frames.
+/// Unwinds a stack through one file and looks up the places; returns the number of frames.
 pub(crate) fn unwind_through(file: File, addresses: Range<u64>, copied: &[u8]) -> usize {
     let object = Rc::new(Object::from_file("file", file));
     let mapping = Mapping {

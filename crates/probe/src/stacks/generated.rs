@@ -60,7 +60,8 @@ impl GeneratedCode {
         map.find(address).map(|(start, _)| start)
     }
 
-    /// Returns the place of an address in rows: a number for each name, or the address itself until it has one.
+    /// Returns the place of an address in generated code: the number of its name, or the address
+    /// itself.
     pub(super) fn place(&mut self, program: ProgramKey, address: u64) -> CodePlace {
         let map = self.map(program, address);
         let name = map
@@ -92,7 +93,7 @@ impl GeneratedCode {
         Some(&known.map)
     }
 
-    /// Appends the names of all code, also of that which got one only now.
+    /// Adds the names of all generated code, also those written only now.
     pub(super) fn symbols(mut self, rows: &mut Symbols) {
         for ((pid, name), number) in &self.numbers {
             push(*pid, *number, name, rows);
@@ -161,7 +162,8 @@ impl ProcessMap {
         }
     }
 
-    /// Returns where the map may be: of a process that is gone, only if it had this root directory.
+    /// Returns the possible paths of the map; after the process's end only with the same root
+    /// directory.
     fn map_paths(&self) -> Vec<String> {
         let path = perf_map::path(self.own_pid);
         let here = self.shares_root.then(|| path.clone());
@@ -179,7 +181,7 @@ impl ProcessMap {
         (metadata.is_file() && is_own).then_some(file)
     }
 
-    /// Reads what the program has added, at most so much.
+    /// Reads what the program has added to the map, at most `most` bytes.
     fn look_again(&mut self, most: u64) {
         if self.read_at.is_some_and(|at| at.elapsed() < PAUSE) {
             return;

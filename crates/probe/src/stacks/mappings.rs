@@ -17,7 +17,7 @@ pub(super) struct Mapping {
 }
 
 impl Mapping {
-    /// Returns whether its code was made by the program itself: it comes from no file.
+    /// Returns whether the program made the code itself: it comes from no file.
     pub(super) fn is_generated(&self) -> bool {
         let name = self.name.as_str();
         let is_named = ["[anon", "//anon", "/memfd:"]
@@ -27,8 +27,7 @@ impl Mapping {
     }
 }
 
-/// Executable mappings of a process by their addresses; empty if there is no such process, or another one has this id
-/// here.
+/// Returns the executable mappings of a process by address; none if it has ended.
 pub(super) fn read(pid: u32) -> Vec<Mapping> {
     if !processes::sees_all() {
         return Vec::new();
@@ -38,7 +37,7 @@ pub(super) fn read(pid: u32) -> Vec<Mapping> {
     maps.lines().filter_map(parse).collect()
 }
 
-/// `address-address rwxp offset device inode path`; `None` if it is not executable.
+/// Reads a line of `/proc/PID/maps`; `None` if it is not executable.
 fn parse(line: &str) -> Option<Mapping> {
     let mut fields = line.splitn(6, ' ');
     let (start, end) = fields.next()?.split_once('-')?;

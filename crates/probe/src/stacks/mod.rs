@@ -139,7 +139,7 @@ impl Probe for SampledStacks {
     }
 }
 
-/// Decodes a record; `None` if it is none.
+/// Decodes a stack's record; `None` if it is damaged.
 fn decode_stack(bytes: &[u8]) -> Option<SeenStack> {
     // Only what was copied of the stack is handed over.
     let record: stack_seen = read_padded(bytes, std::mem::offset_of!(stack_seen, copied))?;

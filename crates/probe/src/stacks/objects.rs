@@ -55,7 +55,7 @@ impl Deref for Section {
 pub(super) struct Objects(HashMap<(String, u64), Rc<Object>>);
 
 impl Objects {
-    /// Returns the file of a mapping of this process.
+    /// Opens the file of a mapping of this process, once.
     pub(super) fn open(&mut self, pid: u32, mapping: &Mapping) -> Rc<Object> {
         if mapping.file.1 == 0 {
             return Rc::new(Object::from_name(&mapping.name));
@@ -78,7 +78,7 @@ impl Object {
         }
     }
 
-    /// Opens what is mapped, even if its path leads elsewhere by now, or in another namespace.
+    /// Opens a mapped file, even if its path leads elsewhere by now.
     fn open(pid: u32, mapping: &Mapping) -> Self {
         let Range { start, end } = mapping.addresses;
         match File::open(format!("/proc/{pid}/map_files/{start:x}-{end:x}")) {
@@ -87,7 +87,7 @@ impl Object {
         }
     }
 
-    /// Returns what unwinding needs of an opened file.
+    /// Reads from an open file what unwinding needs.
     pub(super) fn from_file(name: &str, file: File) -> Self {
         let mut opened = Self::from_name(name);
         // SAFETY: the mapping is only read. Should another process cut the file short meanwhile, reading

@@ -84,7 +84,7 @@ impl PerfMap {
         (address < *end).then_some((*start, name))
     }
 
-    /// Returns how many functions it has.
+    /// Returns the number of functions in the map.
     pub(crate) fn len(&self) -> usize {
         self.functions.len()
     }
@@ -109,7 +109,7 @@ const V8_KINDS: [&str; 6] = [
 ];
 
 impl CodeName {
-    /// Returns a name as a program wrote it, in its parts.
+    /// Splits a function's name, as a program wrote it, into function, file and line.
     pub(super) fn parse(name: &str) -> Self {
         let of_v8 = V8_KINDS.iter().find_map(|kind| name.strip_prefix(kind));
         if let Some(rest) = of_v8 {
@@ -131,7 +131,7 @@ impl CodeName {
         }
     }
 
-    /// `name file:line:column`; the name may be empty.
+    /// Splits a name of V8: `name file:line:column`; the name may be empty.
     fn of_v8(name: &str) -> Self {
         let (function, place) = name.split_once(' ').unwrap_or((name, ""));
         let mut parts = place.rsplitn(3, ':');

@@ -91,7 +91,7 @@ impl Kernel {
     }
 }
 
-/// Looks up what is at these places.
+/// Looks up function, file and line of these places.
 pub(super) fn look_up(places: BTreeSet<CodePlace>, kernel: Option<&Kernel>) -> Symbols {
     let symbolizer = Symbolizer::builder()
         .enable_auto_reload(false)

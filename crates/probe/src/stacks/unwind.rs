@@ -34,7 +34,7 @@ pub(super) struct Unwound {
 }
 
 impl ProgramUnwinder {
-    /// Adds what is mapped there.
+    /// Adds a mapped file with its unwind tables.
     pub(super) fn add(&mut self, mapping: &Mapping, object: &Object) {
         let Some(tables) = &object.tables else {
             return;
@@ -62,7 +62,8 @@ impl ProgramUnwinder {
             .add_module(Module::new(name, range, base, sections));
     }
 
-    /// Return addresses of a stack: as the tables show them, and beyond the copy as the frame pointers do.
+    /// Returns the return addresses of a stack, by tables, and beyond the copied part by frame
+    /// pointers.
     pub(super) fn unwind(&mut self, stack: &SeenStack, is_code: impl Fn(u64) -> bool) -> Unwound {
         let mut registers = native(stack.registers);
         let mut address = FrameAddress::InstructionPointer(stack.registers.ip);
@@ -105,7 +106,7 @@ impl ProgramUnwinder {
 }
 
 impl Unwound {
-    /// Goes on with the chain of frame pointers, if this stack has a known joint with it.
+    /// Continues with the chain of frame pointers, if it joins this stack.
     fn follow_frame_pointers(
         mut self,
         stack: &SeenStack,
@@ -153,7 +154,7 @@ fn no_sections() -> ExplicitModuleSectionInfo<Section> {
     }
 }
 
-/// Returns a word of the stack, if it was copied.
+/// Returns a word of the copied stack; `None` if it was not copied.
 fn word_at(stack: &SeenStack, at: u64) -> Option<u64> {
     let from = usize::try_from(at.checked_sub(stack.registers.sp)?).ok()?;
     let bytes = stack

@@ -108,7 +108,7 @@ fn kind(wire: u8) -> Option<TcpEventKind> {
     })
 }
 
-/// The row of an event; `None` for a kind that this build does not know.
+/// Makes the row of an event; `None` for an unknown kind.
 fn make_row(event: &tcp_event) -> Option<TcpEvent> {
     let tcp_event {
         cookie,

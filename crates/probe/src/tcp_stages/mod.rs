@@ -64,7 +64,7 @@ impl Probe for TcpStages {
     }
 }
 
-/// Says that no ledger is kept, because calls are recorded in windows only.
+/// Marks the ledger as off, because calls are recorded only in windows.
 pub(crate) fn put_off(coverage: &mut Vec<Coverage>) {
     coverage.retain(|it| it.probe != TcpStages.name());
     coverage.push(Coverage {

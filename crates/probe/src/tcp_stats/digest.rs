@@ -18,7 +18,7 @@ const STRIPE_LEN: usize = LANES * 8;
 /// The odd constant of the golden ratio: its multiples spread evenly over 64 bits.
 pub(super) const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// A digest of all that a row of this socket would hold. Two samples with equal digests are
+/// Returns a digest of all that a row of this socket would hold. Two samples with equal digests are
 /// taken as equal: by chance 2⁻⁶⁴ of unequal pairs are.
 pub(super) fn digest_sample(view: &SocketView, info: TcpInfo) -> u64 {
     let bytes = info.bytes();
@@ -49,7 +49,7 @@ fn join_halves(high: u32, low: u32) -> u64 {
     u64::from(high) << 32 | u64::from(low)
 }
 
-/// Both halves of a 64 × 64 bit product, folded together.
+/// Returns both halves of a 64 × 64 bit product, joined by XOR.
 #[inline]
 fn mix_halves(first: u64, second: u64) -> u64 {
     let product = u128::from(first ^ GOLDEN) * u128::from(second ^ GOLDEN.rotate_left(32));

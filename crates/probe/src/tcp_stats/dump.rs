@@ -167,13 +167,13 @@ impl DiagSocket {
         })
     }
 
-    /// Inode number of the namespace.
+    /// Returns the inode number of the namespace.
     pub fn netns(&self) -> u32 {
         self.netns
     }
 
-    /// Visits every socket in `states`. `buffer` must have [`BUFFER_LEN`] bytes. A socket that
-    /// moves in the kernel's table during the dump may be missed or seen twice.
+    /// Calls `visit` for every socket in `states`. `buffer` must have [`BUFFER_LEN`] bytes. A
+    /// socket that moves in the kernel's table during the dump may be missed or seen twice.
     pub fn dump(
         &mut self,
         states: States,
@@ -230,7 +230,7 @@ impl DiagSocket {
         }
     }
 
-    /// Hands a batch to the visitor; true when it ends the dump.
+    /// Calls `visit` for the sockets of a batch; returns true at the dump's end.
     fn take(
         &self,
         batch: Batch,
@@ -274,7 +274,7 @@ impl DiagSocket {
     }
 }
 
-/// `struct nlmsghdr` followed by the request.
+/// Makes a netlink message: `struct nlmsghdr` and the request.
 fn netlink_message(kind: u16, sequence: u32, request: &[u8]) -> Vec<u8> {
     let flags = (libc::NLM_F_REQUEST | libc::NLM_F_DUMP) as u16;
     let len = (HEADER_LEN + request.len()) as u32;
@@ -288,7 +288,7 @@ fn netlink_message(kind: u16, sequence: u32, request: &[u8]) -> Vec<u8> {
     message
 }
 
-/// `struct inet_diag_req`: all sockets of both address families.
+/// Makes a `struct inet_diag_req` for all sockets of both address families.
 fn compat_request(states: States, extensions: Extensions) -> Vec<u8> {
     let mut request = vec![libc::AF_INET as u8, 0, 0, extensions.bits()];
     request.extend([0; SOCKID_LEN]);
@@ -297,7 +297,7 @@ fn compat_request(states: States, extensions: Extensions) -> Vec<u8> {
     request
 }
 
-/// `struct inet_diag_req_v2`: all sockets of one address family.
+/// Makes a `struct inet_diag_req_v2` for all sockets of one address family.
 fn family_request(family: u8, states: States, extensions: Extensions) -> Vec<u8> {
     let mut request = vec![family, libc::IPPROTO_TCP as u8, extensions.bits(), 0];
     request.extend(states.bits().to_ne_bytes());

@@ -179,7 +179,7 @@ impl SampleFilter {
         Offer::Row(row)
     }
 
-    /// Ends a poll. Now and then forgets the sockets that several polls have not seen.
+    /// Ends a poll; now and then forgets sockets that several polls have not seen.
     pub fn end_poll(&mut self) {
         self.expected = 0;
         self.polls = self.polls.wrapping_add(1);
@@ -188,7 +188,7 @@ impl SampleFilter {
         }
     }
 
-    /// Forgets what was not visited since the last tidying, and restores the dump's order.
+    /// Forgets sockets that were not visited since the last call, and restores the dump's order.
     fn forget_unvisited(&mut self) {
         let (visits, searches) = self.tidied;
         self.tidied = (self.visits, self.searches);
@@ -212,7 +212,7 @@ impl SampleFilter {
         self.index.contains_key(&cookie)
     }
 
-    /// Connections remembered.
+    /// Returns the number of remembered connections.
     pub fn len(&self) -> usize {
         self.memories.len()
     }
@@ -222,7 +222,7 @@ impl SampleFilter {
         self.memories.is_empty()
     }
 
-    /// Counts so far.
+    /// Returns the counts of samples so far.
     pub fn counts(&self) -> SampleCounts {
         self.counts
     }
@@ -298,7 +298,7 @@ mod tests {
         );
     }
 
-    /// Polls these cookies in this order; the number of rows.
+    /// Polls these sockets in this order; returns the number of rows.
     fn poll(filter: &mut SampleFilter, cookies: &[u64], wqueue: u32) -> usize {
         let rows = cookies
             .iter()

@@ -146,17 +146,17 @@ getters! {
 }
 
 impl<'a> TcpInfo<'a> {
-    /// Wraps the kernel's bytes, of whatever length.
+    /// Wraps the kernel's `tcp_info`, of any length.
     pub fn new(bytes: &'a [u8]) -> Self {
         Self { bytes }
     }
 
-    /// The kernel's bytes.
+    /// Returns the kernel's bytes.
     pub fn bytes(&self) -> &'a [u8] {
         self.bytes
     }
 
-    /// Whether the last delivery rate was limited by the application; `None` before Linux 4.9.
+    /// Returns whether the application limited the last delivery rate; `None` before Linux 4.9.
     pub fn app_limited(&self) -> Option<bool> {
         // First bit-field of byte 7; bit-fields are allocated from the other end on
         // big-endian targets.
@@ -168,12 +168,12 @@ impl<'a> TcpInfo<'a> {
         (self.bytes.len() >= DELIVERY_RATE_END).then(|| self.bytes[7] & bit != 0)
     }
 
-    /// Pacing rate, bytes per second; `None` when the socket is not paced.
+    /// Returns the pacing rate, bytes per second; `None` if the socket is not paced.
     pub fn pacing_rate_bytes_per_s(&self) -> Option<u64> {
         self.raw_pacing_rate().filter(|rate| *rate != NO_PACING)
     }
 
-    /// Least round-trip time, microseconds; `None` before the first sample or Linux 4.6.
+    /// Returns the min RTT, µs; `None` before the first sample or Linux 4.6.
     pub fn min_rtt_us(&self) -> Option<u32> {
         self.raw_min_rtt().filter(|rtt| *rtt != NO_MIN_RTT)
     }
@@ -184,7 +184,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Bytes in which every position holds its own value, so that a wrong offset shows.
+    /// Makes bytes in which every position holds its own value, so that a wrong offset shows.
     fn numbered(len: usize) -> Vec<u8> {
         (0..len).map(|index| (index % 251) as u8).collect()
     }

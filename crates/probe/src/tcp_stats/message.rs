@@ -56,27 +56,27 @@ pub struct SocketMemory<'a> {
 }
 
 impl SocketMemory<'_> {
-    /// Word `index` of the kernel's `SK_MEMINFO_*`.
+    /// Returns word `index` of the kernel's `SK_MEMINFO_*`.
     fn word(&self, index: usize) -> Option<u32> {
         u32_at(self.bytes, index * 4)
     }
 
-    /// Receive buffer limit, bytes.
+    /// Returns the limit of the receive buffer, bytes.
     pub fn rcvbuf_bytes(&self) -> Option<u32> {
         self.word(1)
     }
 
-    /// Send buffer limit, bytes.
+    /// Returns the limit of the send buffer, bytes.
     pub fn sndbuf_bytes(&self) -> Option<u32> {
         self.word(3)
     }
 
-    /// Memory charged to queued outgoing data, bytes.
+    /// Returns the memory of queued outgoing data, bytes.
     pub fn wmem_queued_bytes(&self) -> Option<u32> {
         self.word(5)
     }
 
-    /// Segments dropped at the socket.
+    /// Returns the number of segments that the socket dropped.
     pub fn drops(&self) -> Option<u32> {
         self.word(8)
     }
@@ -173,24 +173,24 @@ impl<'a> SocketView<'a> {
         u16::from_be_bytes([self.diag[offset], self.diag[offset + 1]])
     }
 
-    /// Local port.
+    /// Returns the local port.
     #[inline]
     pub fn local_port(&self) -> u16 {
         self.port(4)
     }
 
-    /// Remote port.
+    /// Returns the remote port.
     #[inline]
     pub fn remote_port(&self) -> u16 {
         self.port(6)
     }
 
-    /// Local address and port.
+    /// Returns the local address and port.
     pub fn local(&self) -> SocketAddr {
         SocketAddr::new(self.address(8), self.local_port())
     }
 
-    /// Remote address and port.
+    /// Returns the remote address and port.
     pub fn remote(&self) -> SocketAddr {
         SocketAddr::new(self.address(24), self.remote_port())
     }
@@ -266,7 +266,7 @@ impl<'a> Iterator for Batch<'a> {
 }
 
 impl<'a> Batch<'a> {
-    /// Splits off a message: its type, sequence number and payload.
+    /// Splits off the next message of a batch: its type, sequence number and payload.
     fn take_message(&mut self) -> Option<(u16, u32, &'a [u8])> {
         let len = usize::try_from(u32_at(self.rest, 0)?).ok()?;
         let kind = u16_at(self.rest, 4)?;
@@ -277,7 +277,8 @@ impl<'a> Batch<'a> {
     }
 }
 
-/// `NLMSG_DONE` and `NLMSG_ERROR` both begin with 0 or a negative errno.
+/// Returns the end or error of a dump: `NLMSG_DONE` and `NLMSG_ERROR` both begin with 0 or a
+/// negative errno.
 fn end_of_dump(payload: &[u8]) -> Item<'static> {
     match u32_at(payload, 0).map(|word| word as i32) {
         Some(0) => Item::Done,
@@ -294,7 +295,7 @@ mod tests {
 
     const SEQUENCE: u32 = 5;
 
-    /// A netlink message of this type, sequence number and payload, padded.
+    /// Makes a netlink message of this type, sequence number and payload, padded.
     fn message(kind: i32, sequence: u32, payload: &[u8]) -> Vec<u8> {
         let mut bytes = ((HEADER_LEN + payload.len()) as u32).to_ne_bytes().to_vec();
         bytes.extend((kind as u16).to_ne_bytes());

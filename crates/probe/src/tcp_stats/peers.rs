@@ -153,7 +153,7 @@ impl PeerIndex {
         self.further.retain(|_, holders| !holders.is_empty());
     }
 
-    /// Sockets in the index.
+    /// Returns the number of sockets in the index.
     pub fn len(&self) -> usize {
         self.first.len() + self.further.values().map(Vec::len).sum::<usize>()
     }

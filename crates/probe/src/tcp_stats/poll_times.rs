@@ -19,7 +19,7 @@ impl Random {
         Self { state: seed }
     }
 
-    /// The next 64 random bits.
+    /// Returns the next 64 random bits.
     pub fn next_u64(&mut self) -> u64 {
         self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut bits = self.state;
@@ -28,7 +28,7 @@ impl Random {
         bits ^ (bits >> 31)
     }
 
-    /// An interval between half of `mean_ns` and one and a half, at least 1 ns.
+    /// Returns a random interval of 0.5 to 1.5 times `mean_ns`, at least 1 ns.
     pub fn interval_ns(&mut self, mean_ns: u64) -> u64 {
         let part = (u128::from(self.next_u64()) * u128::from(mean_ns)) >> 64;
         // less than `mean_ns`
@@ -45,7 +45,7 @@ pub struct PollTimes {
 }
 
 impl PollTimes {
-    /// Times from `start_ns` on, `mean_ns` apart on average.
+    /// Begins times from `start_ns` on, `mean_ns` apart on average.
     pub fn new(seed: u64, mean_ns: u64, start_ns: u64) -> Self {
         let mut random = Random::new(seed);
         let next_ns = start_ns.saturating_add(random.interval_ns(mean_ns));
@@ -56,7 +56,7 @@ impl PollTimes {
         }
     }
 
-    /// The next time.
+    /// Returns the next time, ns.
     pub fn next_ns(&self) -> u64 {
         self.next_ns
     }

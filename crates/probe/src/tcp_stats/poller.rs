@@ -87,7 +87,7 @@ impl Poller {
         Ok((poller, refresh))
     }
 
-    /// Inode numbers of the polled namespaces.
+    /// Returns the inode numbers of the polled namespaces.
     pub fn namespaces(&self) -> impl Iterator<Item = u32> {
         self.sockets.iter().map(DiagSocket::netns)
     }
@@ -124,7 +124,7 @@ impl Poller {
         Ok(refresh)
     }
 
-    /// Visits the TCP sockets of every namespace once.
+    /// Calls `visit` once for each TCP socket of every namespace.
     pub fn poll(
         &mut self,
         extensions: Extensions,

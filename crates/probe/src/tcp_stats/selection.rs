@@ -17,7 +17,7 @@ pub struct Selection {
 }
 
 impl Selection {
-    /// Every socket of the host.
+    /// Selects every socket of the host.
     pub fn everything() -> Self {
         Self {
             everything: true,
@@ -25,7 +25,7 @@ impl Selection {
         }
     }
 
-    /// Sockets with one of these local or remote ports.
+    /// Selects sockets with one of these local or remote ports, too.
     pub fn add_ports(&mut self, ports: impl IntoIterator<Item = u16>) {
         self.ports.extend(ports);
         self.ports.sort_unstable();

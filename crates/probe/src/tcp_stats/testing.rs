@@ -85,7 +85,7 @@ pub fn view_payload(bytes: &[u8]) -> SocketView<'_> {
     view_in(bytes, 1)
 }
 
-/// Returns a socket's view as one from namespace `netns`.
+/// Returns a socket's view, as one from namespace `netns`.
 pub fn view_in(bytes: &[u8], netns: u32) -> SocketView<'_> {
     SocketView::parse(bytes, netns, 1_000).expect("the reply is whole")
 }

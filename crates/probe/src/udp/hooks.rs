@@ -12,8 +12,8 @@ use crate::skel::HooksSkel;
 /// Name of the probe in coverage.
 const PROBE: &str = "messages.udp";
 
-/// Attaches them. If they cannot be, recorded processes' sockets are found at their first call, and why is
-/// returned.
+/// Attaches the two programs of UDP sockets; else a socket is found at its first call. The error
+/// says why not.
 pub(crate) fn attach(skel: &mut HooksSkel<'_>) -> Result<Vec<Link>, String> {
     let links = links(skel);
     if let (Err(_), Some(bss)) = (&links, skel.maps.bss_data.as_deref_mut()) {
@@ -38,7 +38,7 @@ fn links(skel: &HooksSkel<'_>) -> Result<Vec<Link>, String> {
     .collect()
 }
 
-/// Returns what is seen of UDP.
+/// Returns the coverage line of UDP sockets.
 pub(crate) fn coverage(refused: Option<&String>) -> Coverage {
     let state = match refused {
         None => ProbeState::On,
@@ -53,7 +53,7 @@ pub(crate) fn coverage(refused: Option<&String>) -> Coverage {
     }
 }
 
-/// Returns coverage that is off, because this kernel has no such hook.
+/// Makes the coverage line of a probe without its hook in this kernel.
 pub(crate) fn off(hook: &str, since: &str) -> Coverage {
     Coverage {
         probe: PROBE.to_owned(),

@@ -60,7 +60,7 @@ fn decode(output: &mut ProbeOutput, body: &[u8]) -> Option<()> {
     Some(())
 }
 
-/// The row of a record.
+/// Makes the row of a UDP socket.
 fn make_row(seen: &udp_seen) -> UdpSocket {
     let udp_seen {
         cookie,

@@ -58,12 +58,12 @@ const ALL_PROGRAMS: [&str; 5] = [
     ARRIVALS_PROGRAM,
 ];
 
-/// Returns whether it is seen when datagrams come into a socket.
+/// Returns whether the arrival of datagrams in a socket can be seen.
 pub(crate) fn sees_arrivals(features: &Features) -> bool {
     features.tracepoints.contains(&ARRIVALS_HOOK) && !features.is_refused(ARRIVALS_PROGRAM)
 }
 
-/// Returns how it is seen since when datagrams lie in a socket.
+/// Returns the coverage line of arrival times of datagrams.
 fn arrivals_coverage(features: &Features) -> Coverage {
     if sees_arrivals(features) {
         return on(ARRIVALS);

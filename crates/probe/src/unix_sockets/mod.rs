@@ -92,7 +92,8 @@ fn make_row(seen: &unix_seen) -> UnixSocket {
     }
 }
 
-/// Returns the name of a socket as `ss` writes it: an abstract one begins with `@`. `None`: it has none.
+/// Returns a socket's name as `ss` writes it: an abstract name begins with `@`; `None`: it has
+/// none.
 fn path_text(name: &[u8]) -> Option<String> {
     let (is_abstract, name) = match name {
         [] => return None,

@@ -57,7 +57,7 @@ impl Assembler {
         }
     }
 
-    /// Adds a firing.
+    /// Adds the rows of a firing.
     pub fn take(&mut self, firing: &Firing) {
         let Some(probe) = self.probes.get(firing.probe) else {
             return;
@@ -86,14 +86,14 @@ impl Assembler {
         }
     }
 
-    /// Returns the rows made so far, and forgets them.
+    /// Returns the rows made so far, and removes them.
     pub fn take_rows(&mut self) -> RowSet {
         self.counters += self.rows.counters.len() as u64;
         self.tasks += self.rows.tasks.len() as u64;
         std::mem::take(&mut self.rows)
     }
 
-    /// Returns the last rows, among them tasks that never ended. No more firings come.
+    /// Returns the last rows, also those of tasks that never ended; no more firings follow.
     pub fn finish(&mut self) -> RowSet {
         self.open.finish(&mut self.rows.tasks);
         self.take_rows()
@@ -214,7 +214,7 @@ fn counter_row(probe: &Probe, firing: &Firing, name: String, value: Value) -> Co
     }
 }
 
-/// Returns a row with nothing known but its beginning.
+/// Makes the row of a task that begins here, with nothing else known.
 fn task_row(probe: &Probe, firing: &Firing, kind: TaskKind) -> Task {
     Task {
         begin_ns: firing.time_ns,

@@ -51,7 +51,7 @@ fn firing(time_ns: u64, probe: usize, first: &[i64]) -> Firing {
     }
 }
 
-/// All rows of these firings. The kernel counted so many for each probe, and three lost.
+/// Returns all rows of these firings, if the kernel counted `fired` for each probe, and lost three.
 fn assembled(firings: &[Firing], fired: [u64; 3]) -> (RowSet, UsdtCounts) {
     let mut assembler = assembler();
     firings.iter().for_each(|firing| assembler.take(firing));

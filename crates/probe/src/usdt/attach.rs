@@ -131,7 +131,7 @@ impl<'obj> Probes<'obj> {
             })
     }
 
-    /// Returns the probes, in the order of their indices.
+    /// Returns the probes in the order of their indices.
     pub fn probes(&self) -> &[Probe] {
         &self.probes
     }
@@ -143,7 +143,7 @@ impl<'obj> Probes<'obj> {
         self.firings.take()
     }
 
-    /// Detaches; firings that are on their way can still be drained.
+    /// Detaches the program; firings on their way can still be drained.
     pub fn detach(&self) {
         self.links.take();
     }
@@ -185,7 +185,7 @@ impl<'obj> Probes<'obj> {
     }
 }
 
-/// Processes with firings that count, beside those of the processes in the map that is shared.
+/// Sets which processes count, beside those of the shared map.
 fn configure(open: &mut OpenUsdtSkel<'_>, selection: &Selection) {
     if let Some(rodata) = open.maps.rodata_data.as_deref_mut() {
         rodata.select_all = selection.all;
@@ -230,7 +230,7 @@ fn ring(
     builder.build().map_err(failed)
 }
 
-/// Decodes a record. It has only the values that the user asked for.
+/// Decodes a record of a firing, with the arguments that the user asked for.
 fn decode_firing(bytes: &[u8]) -> Option<Firing> {
     let mut whole = [0; size_of::<usdt_record>()];
     whole.get_mut(..bytes.len())?.copy_from_slice(bytes);

@@ -37,7 +37,7 @@ impl Binary {
         }
     }
 
-    /// Device and inode, by which the kernel knows it.
+    /// Returns device and inode, by which the kernel identifies the file.
     pub(super) fn identity(&self) -> Option<(u64, u64)> {
         let metadata = self.opened.metadata().ok()?;
         Some((metadata.dev(), metadata.ino()))
@@ -84,7 +84,7 @@ impl Files {
         Ok(all)
     }
 
-    /// Returns what these processes have mapped to execute.
+    /// Returns the executable files that these processes have mapped.
     pub fn of_processes(pids: &[u32]) -> Self {
         let mut all = Self::default();
         for pid in pids {
@@ -110,7 +110,7 @@ impl Files {
     }
 }
 
-/// Address range and path of an executable mapping (`proc_pid_maps(5)`).
+/// Returns address range and path of an executable mapping (`proc_pid_maps(5)`).
 fn parse_executable(line: &str) -> Option<(&str, &str)> {
     let mut fields = line.splitn(6, ' ');
     let range = fields.next()?;
@@ -154,7 +154,7 @@ fn find_program(program: &OsStr) -> io::Result<PathBuf> {
         .ok_or_else(|| io::ErrorKind::NotFound.into())
 }
 
-/// Returns what runs a script; `env NAME` runs that.
+/// Returns the interpreter of a script; for `env NAME`, NAME.
 fn interpreter_of_script(path: &Path) -> Option<OsString> {
     let mut start = Vec::new();
     let file = File::open(path).ok()?;
@@ -196,7 +196,7 @@ fn libraries(program: &Path, user: Option<User>) -> Result<Vec<Binary>, String> 
     Ok(listed.lines().filter_map(parse_library).collect())
 }
 
-/// `libm.so.6 => /lib/libm.so.6 (0x7f…)`, or a path alone.
+/// Reads a line of the dynamic loader: `libm.so.6 => /lib/libm.so.6 (0x7f…)`, or a path alone.
 fn parse_library(line: &str) -> Option<Binary> {
     let path = line.split_once("=> ").map_or(line, |(_, path)| path);
     let path = path.trim().rsplit_once(" (0x")?.0;

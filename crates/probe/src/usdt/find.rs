@@ -140,7 +140,7 @@ impl Search<'_> {
         }
     }
 
-    /// Returns where it was searched for.
+    /// Returns which files were searched for the probe.
     fn describe(&self, request: &Request, searched: &[Binary]) -> String {
         let first = searched
             .first()
@@ -161,7 +161,7 @@ impl Search<'_> {
         text
     }
 
-    /// Returns what could not be searched.
+    /// Returns which files could not be searched, and why.
     fn list_gaps(&self, request: &Request, searched: &[Binary]) -> Vec<String> {
         let mut gaps = Vec::new();
         if request.path.is_none() {
@@ -192,7 +192,7 @@ fn hint(request: &Request, names: &BTreeSet<String>) -> String {
     text
 }
 
-/// Returns a probe with all of its places in a file.
+/// Makes a probe with all of its places in a file.
 fn probe_of(
     request: &Request,
     file: &Binary,
@@ -239,7 +239,7 @@ fn probe_of(
     Ok(probe)
 }
 
-/// Returns whether it is of our own header.
+/// Returns whether the note is a marker of whylat's own header.
 fn is_marker(note: &Note) -> bool {
     note.places().count() == 2 && note.constant(0).and_then(Marker::from_kind).is_some()
 }

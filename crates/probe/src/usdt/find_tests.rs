@@ -13,7 +13,7 @@ fn note(provider: &str, name: &str, arguments: &str) -> Note {
     }
 }
 
-/// Returns a program with two probes and two markers, and a library with one probe.
+/// Calls `act` with a program of two probes and two markers, and a library of one probe.
 fn searched<T>(act: impl FnOnce(&mut Search<'_>) -> T) -> T {
     let files = Files {
         files: ["/a/program", "/a/lib.so"]

@@ -32,7 +32,7 @@ pub use request::{Request, RequestError};
 /// Name of the probe in coverage and accounts.
 pub const PROBE: &str = "usdt";
 
-/// Returns whether this kernel has what USDT probes need, as far as a file shows: for the doctor.
+/// Returns the doctor's coverage line: whether this kernel has what USDT probes need.
 pub fn coverage() -> Coverage {
     /// There with `CONFIG_UPROBE_EVENTS`.
     const UPROBES: &str = "/sys/bus/event_source/devices/uprobe";

@@ -72,7 +72,7 @@ impl Elf {
     }
 }
 
-/// Three addresses, and three texts that end with a zero.
+/// Reads a note: three addresses, and three texts that end with a zero.
 fn describe(bytes: &[u8]) -> Option<Note> {
     let mut texts = bytes.get(ADDRESSES_BYTES..)?.split(|byte| *byte == 0);
     let mut text = || Some(String::from_utf8_lossy(texts.next()?).into_owned());
@@ -84,7 +84,7 @@ fn describe(bytes: &[u8]) -> Option<Note> {
 }
 
 impl Note {
-    /// Returns the arguments, each with where it is.
+    /// Returns the place of each argument, as the note has it.
     pub(crate) fn places(&self) -> impl Iterator<Item = &str> {
         // AArch64 writes `8@[sp, 16]`: a blank within brackets ends nothing.
         let mut depth = 0;

@@ -73,7 +73,7 @@ impl Marker {
 }
 
 impl Probe {
-    /// Arguments to read.
+    /// Returns the number of arguments to read.
     pub(super) fn read_len(&self) -> usize {
         match &self.meaning {
             Meaning::Marker => 2,

@@ -180,7 +180,7 @@ pub(crate) fn address_salt() -> u64 {
     RandomState::new().hash_one("address")
 }
 
-/// Writes into the kernel side's table, by number, what each system call waits for.
+/// Fills the kernel program's table: what each system call waits for, by number.
 pub(crate) fn name_syscalls(waits_for: &mut [u8]) {
     for (what, numbers) in SYSCALLS {
         for number in *numbers {
@@ -200,7 +200,7 @@ fn waits_for(number: libc::c_long) -> syscall_object {
     found.map_or(syscall_object::SYSCALL_OTHER, |(what, _)| *what)
 }
 
-/// Kind of an object.
+/// Returns the kind of an object; `None` for an unknown number.
 pub(crate) fn kind(wire: u8) -> Option<WaitObject> {
     Some(match wait_object(u32::from(wire)) {
         wait_object::WAIT_CONNECTION => WaitObject::Connection,
@@ -253,7 +253,7 @@ fn append(records: &[wait_record], rows: &mut tables::Waits) -> u64 {
 
 const NS_IN_MS: u64 = 1_000_000;
 
-/// Appends records of known kinds.
+/// Adds the rows of records with known kinds.
 fn append_rows(records: &[wait_record], rows: &mut tables::Waits) {
     if rows.is_empty() {
         rows.reserve(RESERVE_ROWS);

@@ -61,7 +61,7 @@ impl ThreadSampler {
         Self { pid, last: 0 }
     }
 
-    /// Looks once.
+    /// Samples all threads of the process once.
     ///
     /// # Errors
     /// When the process is gone, or another user's and the privilege is missing.
@@ -213,7 +213,7 @@ mod tests {
         u32::try_from(from.recv().expect("its id").as_raw()).expect("an id")
     }
 
-    /// Returns what a thread does once it waits, and for `wanted`.
+    /// Waits until a thread is blocked, and checks that it waits for `wanted`.
     #[track_caller]
     fn until_it_waits_for(tid: u32, wanted: WaitObject) {
         let mut sampler = ThreadSampler::new(std::process::id());

@@ -49,7 +49,7 @@ fn decode(output: &mut ProbeOutput, body: &[u8]) -> Option<()> {
     Some(())
 }
 
-/// A record's reading.
+/// Makes the reading of a watched socket from its record.
 fn make_reading(record: &socket_reading) -> SocketReading {
     let socket_reading {
         since_ns,

@@ -32,7 +32,7 @@ impl OwnNetns {
         own
     }
 
-    /// Pid of the process that holds the namespace.
+    /// Returns the pid of the process that holds the namespace.
     pub fn holder(&self) -> u32 {
         self.holder.id()
     }
@@ -67,7 +67,7 @@ impl Drop for OwnNetns {
     }
 }
 
-/// A socket option, as the kernel fills it in. `T` consists of plain integers.
+/// Returns a socket option of plain integers, as the kernel fills it in.
 pub fn option<T: Copy>(socket: &impl AsRawFd, level: i32, name: i32) -> T {
     let mut value = MaybeUninit::<T>::zeroed();
     let mut len = size_of::<T>() as libc::socklen_t;

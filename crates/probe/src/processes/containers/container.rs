@@ -23,7 +23,7 @@ pub enum Runtime {
 }
 
 impl Runtime {
-    /// Returns the name as a user writes it.
+    /// Returns the runtime's name as users write it.
     pub fn name(self) -> &'static str {
         match self {
             Self::Docker => "docker",

@@ -64,7 +64,7 @@ fn read(root: &Path, task: &Path) -> Container {
     }
 }
 
-/// Names in annotations, and `POD/NAME` and `NAMESPACE/POD/NAME` of a container in a pod: other pods may have its name, too.
+/// Returns the names in annotations; with its pod, too, because other pods may have the same name.
 pub(super) fn names(annotations: &Value, keys: &[&str], pod: &PodKeys) -> Vec<String> {
     let text = |key: &&str| annotations[*key].as_str().and_then(known_name);
     let mut names: Vec<String> = keys.iter().filter_map(text).collect();
@@ -77,7 +77,7 @@ pub(super) fn names(annotations: &Value, keys: &[&str], pod: &PodKeys) -> Vec<St
     names
 }
 
-/// Returns a name as a runtime gives it; `None` for text that is no such name and that may disturb a terminal.
+/// Returns a valid name of a container; `None` for other text, which may disturb a terminal.
 pub(super) fn known_name(text: &str) -> Option<String> {
     let is_name = (1..=LONGEST_NAME).contains(&text.len()) && !text.contains(char::is_control);
     is_name.then(|| text.to_owned())

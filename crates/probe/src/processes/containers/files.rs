@@ -25,13 +25,13 @@ pub(super) fn match_folders(root: &Path, pattern: &str) -> Vec<PathBuf> {
     found
 }
 
-/// Returns what is in a folder; nothing where it cannot be read.
+/// Returns the entries of a folder; none if it cannot be read.
 pub(super) fn list_entries(dir: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
     entries.map(|entry| entry.path()).collect()
 }
 
-/// Returns whether it is a folder, and no symbolic link to one.
+/// Returns whether the path is a folder, and no symbolic link to one.
 pub(super) fn is_folder(path: &Path) -> bool {
     std::fs::symlink_metadata(path).is_ok_and(|found| found.is_dir())
 }
@@ -46,7 +46,7 @@ pub(super) fn read_settings(path: &Path) -> Option<serde_json::Value> {
     serde_json::from_slice(&read(path, 0)?).ok()
 }
 
-/// Returns the process with the id in a file, if it exists.
+/// Returns the pid in a file, if that process exists.
 pub(super) fn pid_in(root: &Path, file: &Path) -> Option<u32> {
     let text = String::from_utf8(read(file, libc::O_NOFOLLOW)?).ok()?;
     let pid = text.trim().parse().ok()?;
@@ -79,7 +79,7 @@ pub(super) fn last_part(path: &Path) -> String {
     name.to_string_lossy().into_owned()
 }
 
-/// Returns whether there is such a process.
+/// Returns whether a process with this pid exists.
 pub(super) fn is_alive(root: &Path, pid: u32) -> bool {
     root.join(format!("proc/{pid}")).is_dir()
 }

@@ -29,7 +29,7 @@ pub enum Members {
 }
 
 impl Members {
-    /// Returns those of a container with this first process; `None` when that has ended.
+    /// Returns the members of a container with this first process; `None` if that has ended.
     pub(super) fn find(root: &Path, container: &Container, pid: u32) -> Option<Self> {
         let id = container.id.as_str();
         if let Some(path) = groups(root, pid)?
@@ -53,7 +53,7 @@ impl Members {
         (!processes.is_empty()).then_some(Self::Processes(processes))
     }
 
-    /// Returns those of a pod with these containers: of its control group, if all have the same.
+    /// Returns the members of a pod with these containers: its control group, if all share one.
     pub(super) fn find_pod(root: &Path, containers: &[Container]) -> Option<Self> {
         let path = |it: &Container| {
             let path = groups(root, it.pid?)?.v2?;
@@ -118,7 +118,7 @@ pub(super) fn ids_in(text: &str) -> Vec<(String, Option<String>)> {
     groups.paths().flat_map(of_path).collect()
 }
 
-/// Returns those of a process; `None` when there is none.
+/// Returns the control groups of a process; `None` if it has ended.
 fn groups(root: &Path, pid: u32) -> Option<Groups> {
     let text = std::fs::read_to_string(root.join(format!("proc/{pid}/cgroup"))).ok()?;
     Some(parse(&text))

@@ -30,7 +30,8 @@ pub struct ContainerNames {
 }
 
 impl ContainerNames {
-    /// Reads those that are there now: the files may be closed to this thread later. `root` is `/`, but in tests.
+    /// Reads all present containers: the files may be closed to this thread later. `root` is `/`,
+    /// except in tests.
     pub fn new(root: PathBuf) -> Self {
         let named = all(&root)
             .into_iter()

@@ -71,7 +71,7 @@ impl PodKeys {
     }
 }
 
-/// Returns a name of a container or namespace, if it is one.
+/// Returns the text if it may name a container or namespace (RFC 1123); else `None`.
 pub(super) fn label(text: &str) -> Option<&str> {
     subdomain(text).filter(|text| text.len() <= LABEL_BYTES && !text.contains('.'))
 }

@@ -280,7 +280,7 @@ const UID: &str = "7d3c1f2e-5a64-4b1c-9c37-0f1e2d3c4b5a";
 const OTHER_UID: &str = "11111111-2222-3333-4444-555555555555";
 
 impl Host {
-    /// Returns a task of containerd with this `config.json`, in a control group.
+    /// Adds a task of containerd with this `config.json`, in a control group.
     fn task(&self, id: &str, config: &str, pid: u32, group: &str) -> &Self {
         let task = format!("run/containerd/io.containerd.runtime.v2.task/k8s.io/{id}");
         self.write(&format!("{task}/config.json"), config)
@@ -288,7 +288,7 @@ impl Host {
             .process(pid, &format!("0::{group}\n"))
     }
 
-    /// That pod, below a control group of its own.
+    /// Adds the pod's process, below a control group of its own.
     fn pod(&self, group: &str) -> &Self {
         self.task(OTHER, SANDBOX_FILE, 40, &format!("{group}/{OTHER}"))
             .task(ID, REDIS_FILE, 41, &format!("{group}/{ID}"))
@@ -298,7 +298,7 @@ impl Host {
         find_pod(self.0.path(), wanted)
     }
 
-    /// `NAMESPACE/POD CONTAINER` of a process.
+    /// Returns pod and container of a process: `NAMESPACE/POD CONTAINER`.
     fn place(&self, groups: &str) -> Option<String> {
         let names = ContainerNames::new(self.0.path().to_owned());
         names.find(groups).map(|place| {
