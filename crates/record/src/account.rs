@@ -44,7 +44,7 @@ pub(crate) struct UserSpaceCounts {
 }
 
 impl UserSpaceCounts {
-    /// Notes rows that there were not `before`.
+    /// Counts the rows that user space added since `before`.
     pub(crate) fn add_since(&mut self, before: &RowCounts, rows: &RowSet) {
         let mut added = count_rows(rows);
         for (table, count) in &mut added {
@@ -97,7 +97,8 @@ struct SharedTables {
 }
 
 impl SharedTables {
-    /// Takes out what one of the probes made. The disk does not say from which of them the rows are that it refused: they
+    /// Takes the stored and refused rows of one probe out of the table's counts. The table has rows
+    /// of two probes. The disk does not say from which of them the rows are that it refused: they
     /// are taken to be this one's as far as it made any, so that both accounts add up.
     fn take(&mut self, made: [(&'static str, u64); 2]) -> SharedTables {
         let mut own = SharedTables {
@@ -118,7 +119,7 @@ impl SharedTables {
     }
 }
 
-/// The accounts of what programs report, by ITT and by USDT probes.
+/// Returns the losses of ITT and USDT probes, which programs report.
 pub(crate) fn program_losses(
     itt: Option<&itt::IttCounts>,
     usdt: Option<&usdt::UsdtCounts>,
@@ -253,7 +254,7 @@ pub(crate) fn count(
     Ok(counts)
 }
 
-/// The accounts of the probes that every recording has: those of the list of probes.
+/// Returns the losses of all probes in the list of probes.
 pub(crate) fn losses(
     counts: &ProbeCounts,
     added: &UserSpaceCounts,

@@ -38,7 +38,7 @@ impl fmt::Display for CpuList {
 }
 
 impl CpuList {
-    /// Lets all threads of this process, and those that they start from now on, run on these CPUs alone.
+    /// Moves all threads of this process to these CPUs.
     pub(crate) fn pin_own_threads(&self) -> io::Result<()> {
         let mut cpus = CpuSet::new();
         for cpu in &self.0 {

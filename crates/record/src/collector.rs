@@ -37,7 +37,7 @@ impl WalkShare {
         pause_factor: 1_000,
     };
 
-    /// Returns the pause after what took this much CPU time.
+    /// Returns the pause after work of this much CPU time, ns.
     pub(crate) fn pause_ns(self, cpu_ns: u64) -> u64 {
         cpu_ns.saturating_mul(self.pause_factor)
     }
@@ -45,10 +45,10 @@ impl WalkShare {
 
 /// Uses the output of probes.
 pub trait CaptureSink {
-    /// Adds what was in the rings. Returns whether some sockets may be sending their last bytes.
+    /// Adds the records of the rings; returns whether some sockets may be sending their last bytes.
     fn add_output(&mut self, output: ProbeOutput) -> bool;
 
-    /// Yields the CPU, between pieces of work of some dozen microseconds.
+    /// Yields the CPU between pieces of work of some dozen microseconds.
     fn yield_cpu(&self) {}
 }
 
@@ -85,12 +85,13 @@ impl<'a> Collector<'a> {
         })
     }
 
-    /// Returns the programs.
+    /// Returns the loaded programs.
     pub fn hooks(&self) -> &'a Hooks<'a> {
         self.hooks
     }
 
-    /// Moves what is in the rings to the sink, at most [`DRAIN_MOST`] or a few more. Returns how much there was.
+    /// Moves records from the rings to the sink, at most about [`DRAIN_MOST`]; returns their
+    /// number.
     pub fn drain(&mut self, sink: &mut impl CaptureSink) -> usize {
         let mut all = 0;
         while all < DRAIN_MOST {
@@ -104,7 +105,7 @@ impl<'a> Collector<'a> {
         all
     }
 
-    /// Moves to the sink what is in the rings until they are empty. Returns how much there was.
+    /// Moves records from the rings to the sink until the rings are empty; returns their number.
     pub fn drain_all(&mut self, sink: &mut impl CaptureSink) -> usize {
         let mut all = 0;
         loop {
@@ -116,7 +117,8 @@ impl<'a> Collector<'a> {
         }
     }
 
-    /// Reads sockets: `begin` begins the walk over them, and says whether there are more than the ring holds.
+    /// Walks over sockets and reads them: `begin` begins the walk, and returns whether the ring is
+    /// too small for all.
     ///
     /// # Errors
     /// When the kernel does not let a program run that is loaded.
@@ -135,7 +137,7 @@ impl<'a> Collector<'a> {
         Ok(())
     }
 
-    /// Has batches handed over that are not full, if that is due.
+    /// Moves incomplete batches to the rings, if that is due.
     ///
     /// # Errors
     /// As [`read_sockets`](Self::read_sockets).
@@ -147,7 +149,7 @@ impl<'a> Collector<'a> {
         Ok(())
     }
 
-    /// Reads the sockets that send their last bytes at every look, while there are some.
+    /// Reads closing sockets, if there are some: they send their last bytes.
     ///
     /// # Errors
     /// As [`read_sockets`](Self::read_sockets).
@@ -167,8 +169,8 @@ impl<'a> Collector<'a> {
         self.next.walk_ns
     }
 
-    /// Looks through all open files for owners and other ends of sockets, unless the last time was too recent for what
-    /// it took. It is to be `wanted`: asked only if it may be done.
+    /// Walks all open files for owners and other ends of sockets, if the last walk is long enough
+    /// ago. Calls `wanted` only if a walk may be done.
     ///
     /// # Errors
     /// As [`read_sockets`](Self::read_sockets).

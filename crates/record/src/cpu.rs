@@ -31,7 +31,8 @@ impl CpuUse {
         }
     }
 
-    /// Reads all, unless the last time was too recent for the CPU time that it took. Between any two, calls `between`.
+    /// Reads all CPU times, unless the last reading was too recent for its cost. Calls `between`
+    /// after each reading.
     pub(crate) fn read_if_due(
         &mut self,
         share: WalkShare,
@@ -49,7 +50,7 @@ impl CpuUse {
         self.next_ns = monotonic_ns().saturating_add(share.pause_ns(took_ns));
     }
 
-    /// Reads all.
+    /// Reads the CPU times of all processes and CPUs.
     pub(crate) fn read_all(
         &mut self,
         between: impl Fn(),

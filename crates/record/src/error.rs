@@ -109,8 +109,8 @@ pub enum RecordError {
 }
 
 impl RecordError {
-    /// The exit code that a shell gives to a command that cannot be started: 127 when it is not
-    /// found, 126 when it cannot be executed. `None` for every other error.
+    /// Returns the exit code of a shell if a command cannot be started: 127 if it is not found, 126
+    /// if it cannot be executed. `None` for every other error.
     pub fn command_exit_code(&self) -> Option<u8> {
         match self {
             Self::Start { source, .. } if source.kind() == io::ErrorKind::NotFound => Some(127),

@@ -54,14 +54,14 @@ impl IttListener {
         self.0.iter().flat_map(Listener::environment).collect()
     }
 
-    /// Stores what was reported since the last call.
+    /// Stores the rows reported since the last call.
     pub(crate) fn drain(&mut self, store: &Store) {
         if let Some(listener) = &mut self.0 {
             listener.drain(|rows| store.store_rows(rows));
         }
     }
 
-    /// Stores the rest; gives the account, if there was anybody to listen to.
+    /// Stores the last rows; returns the counts, if a program used the collector.
     pub(crate) fn finish(&mut self, store: &Store) -> Option<IttCounts> {
         let listener = self.0.as_mut()?;
         Some(listener.finish(|rows| store.store_rows(rows)))

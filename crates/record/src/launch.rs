@@ -11,8 +11,7 @@ use nix::unistd::{Gid, Uid, User, initgroups, setgid, setuid};
 
 use crate::{Command, RecordError};
 
-/// Starts the command with the signal mask that whylat itself was started with, and with these
-/// variables in its environment.
+/// Starts the command with whylat's original signal mask, and with these variables.
 pub(crate) fn start(
     command: &Command,
     mask: SigSet,
@@ -61,7 +60,7 @@ pub(crate) fn cannot_start(program: &OsStr, source: io::Error) -> RecordError {
     }
 }
 
-/// Returns the user of the command, if that is another one than the user of whylat itself.
+/// Returns the user of the command; `None` if it is whylat's own user.
 pub(crate) fn user_of(command: &Command) -> Result<Option<User>, RecordError> {
     if command.as_root {
         return Ok(None);
@@ -99,7 +98,7 @@ impl Identity {
     }
 }
 
-/// The user who called sudo, if whylat runs as root under it.
+/// Returns the user who called sudo, if whylat runs as root under it.
 ///
 /// # Errors
 /// When there is no such user.

@@ -27,7 +27,7 @@ impl OverheadMeter {
         Self { bpf_time, ..self }
     }
 
-    /// Samples the run time of the programs, if that is due.
+    /// Samples the run time of BPF programs, if that is due.
     pub(crate) fn tick(&mut self, now_ns: u64) {
         if let Some(bpf_time) = &mut self.bpf_time {
             // Without the run time the cost says so; that is no reason to stop.

@@ -36,7 +36,7 @@ pub(crate) struct RowPipeline<S = Store> {
 }
 
 impl<S: RowSink> RowPipeline<S> {
-    /// `in_proc`: the ids of processes that come are those of `/proc` here.
+    /// Makes a pipeline into `store`; `in_proc`: process ids are those of `/proc` here.
     pub(crate) fn new(store: S, in_proc: bool) -> Self {
         Self {
             sockets: Sockets::new(in_proc),
@@ -51,14 +51,14 @@ impl<S: RowSink> RowPipeline<S> {
         }
     }
 
-    /// Has functions of Python read where hooks see threads.
+    /// Reads functions of Python from now on, if hooks see threads.
     pub(crate) fn read_python(&mut self, hooks: Option<&Hooks<'_>>) {
         if let Some(processes) = hooks.and_then(Hooks::python_processes) {
             self.stacks.read_python(processes);
         }
     }
 
-    /// Returns whether something in it makes [`RowPipeline::store_output`] read about processes.
+    /// Returns whether [`RowPipeline::store_output`] would read `/proc` for this output.
     pub(crate) fn is_new(&self, output: &ProbeOutput) -> bool {
         let mut owners = output.owners.iter();
         let mut stacks = output.stacks.iter().chain(&output.sampled_stacks);
@@ -66,7 +66,7 @@ impl<S: RowSink> RowPipeline<S> {
             || owners.any(|owner| !self.sockets.knows(owner))
     }
 
-    /// Completes what the hooks gave, and stores it. Returns whether the state of a socket changed.
+    /// Completes the hooks' records and stores them; returns whether the state of a socket changed.
     pub(crate) fn store_output(&mut self, output: ProbeOutput) -> bool {
         let ProbeOutput {
             mut rows,
@@ -99,13 +99,13 @@ impl<S: RowSink> RowPipeline<S> {
         changed
     }
 
-    /// Stores rows that this side made.
+    /// Stores rows that user space made, and counts them.
     pub(crate) fn store_added(&mut self, rows: RowSet) {
         self.added.add_since(&RowCounts::new(), &rows);
         self.store.store_rows(rows);
     }
 
-    /// Puts completed rows in place of those that the kernel side made.
+    /// Replaces connection rows of the kernel by completed ones.
     fn complete_connections(&mut self, rows: &mut RowSet) {
         let seen = std::mem::take(&mut rows.connections);
         for index in 0..seen.len() {
@@ -123,12 +123,12 @@ impl<S: RowSink> RowPipeline<S> {
         self.sockets.describe(seen, &mut rows.processes);
     }
 
-    /// Adds processes that are new, from their ids alone.
+    /// Adds rows for new processes, by their pids alone.
     fn describe_pids(&mut self, pids: impl Iterator<Item = u32>, rows: &mut RowSet) {
         self.sockets.describe_pids(pids, &mut rows.processes);
     }
 
-    /// Adds the processes of threads that waited, did not run though they could, asked without waiting, or ran.
+    /// Adds rows for the processes of threads in waits, preemptions, busy polls and samples.
     fn describe_threads(&mut self, rows: &mut RowSet) {
         let waited = rows.waits.pid.chunk_by(|a, b| a == b);
         let pids = waited.filter_map(<[u32]>::first);
@@ -140,14 +140,14 @@ impl<S: RowSink> RowPipeline<S> {
             .describe_pids(pids.copied(), &mut rows.processes);
     }
 
-    /// Adds the files that threads waited for, if they are new.
+    /// Adds the names of files that threads waited for, if they are new.
     fn describe_files(&mut self, rows: &mut RowSet) {
         if self.in_proc {
             self.files.describe(&rows.waits, &mut rows.files);
         }
     }
 
-    /// Adds the use of CPUs of owners of sockets that are new; it is read again from now on.
+    /// Adds the CPU times of new owners of sockets, which are read again from now on.
     fn watch_cpu(&mut self, pids: impl Iterator<Item = u32>, rows: &mut RowSet) {
         for pid in pids.filter(|_| self.in_proc) {
             self.cpu.watch(pid, &mut rows.process_samples);
@@ -161,7 +161,8 @@ impl<S: RowSink> RowPipeline<S> {
         }
     }
 
-    /// Gives samples the numbers of their stacks: what the kernel numbers is their callers.
+    /// Replaces the kernel's stack numbers of samples, which are of callers, by numbers of whole
+    /// stacks.
     fn add_sampled(
         &mut self,
         callers: &[SeenStack],
@@ -178,13 +179,14 @@ impl<S: RowSink> RowPipeline<S> {
         }
     }
 
-    /// Looks up what is at all places of all stacks: when the recording ends, as it takes time.
+    /// Looks up the names of all stack frames; call it when the recording ends, because it takes
+    /// time.
     pub(crate) fn put_symbols(&mut self) {
         let symbols = std::mem::take(&mut self.stacks).symbols();
         self.store_added(symbols.into());
     }
 
-    /// Stores what programs report by USDT probes.
+    /// Stores rows of USDT probes.
     pub(crate) fn put_usdt(&mut self, reported: RowSet) {
         let mut processes = RowSet::default();
         let pids = reported.counters.pid.iter().chain(&reported.tasks.pid);
@@ -193,8 +195,7 @@ impl<S: RowSink> RowPipeline<S> {
         self.store.store_rows(reported);
     }
 
-    /// Reads who used the CPUs and who waited for one, unless the last time was too recent for what
-    /// it took: see [`CpuUse::read_if_due`].
+    /// Reads CPU times and run-queue delays, if that is due: see [`CpuUse::read_if_due`].
     pub(crate) fn read_cpu_if_due(&mut self, share: WalkShare, between: impl Fn()) {
         let mut rows = RowSet::default();
         let (processes, cpus) = (&mut rows.process_samples, &mut rows.cpu_samples);
@@ -202,7 +203,7 @@ impl<S: RowSink> RowPipeline<S> {
         self.store_added(rows);
     }
 
-    /// Reads CPU times, whether they are due or not.
+    /// Reads CPU times and run-queue delays at once.
     pub(crate) fn read_cpu(&mut self) {
         let mut rows = RowSet::default();
         let (processes, cpus) = (&mut rows.process_samples, &mut rows.cpu_samples);

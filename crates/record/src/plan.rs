@@ -18,18 +18,19 @@ pub(crate) struct ResolvedTarget {
 }
 
 impl ResolvedTarget {
-    /// Processes that run now.
+    /// Returns the pids of the target that run now.
     pub(crate) fn pids(&self) -> &[u32] {
         &self.pids
     }
 
-    /// Connections that are recorded beside those of these processes.
+    /// Returns which connections are recorded beside those of the processes.
     pub(crate) fn selection(&self) -> &Selection {
         &self.selection
     }
 }
 
-/// Finds a target. With `follow`, also what serves its connections on this host is recorded.
+/// Finds the target's processes; with `follow`, also processes that serve its connections on this
+/// host.
 pub(crate) fn resolve_target(target: &Target, follow: bool) -> Result<ResolvedTarget, RecordError> {
     let mut plan = ResolvedTarget::default();
     plan.selection.follow = follow;
@@ -81,8 +82,8 @@ pub(crate) struct DataSources<'a> {
     pub(crate) run_ns: Option<f64>,
 }
 
-/// Attaches the hooks for a plan; where this host does not allow that, opens what is polled. With `usdt`, the user asked
-/// for USDT probes, which need hooks; with `in_windows`, for calls and waits in windows only.
+/// Attaches the hooks; on a host without BPF it opens polls. With `usdt`, the user asked for USDT
+/// probes, which need hooks; with `in_windows`, for calls and waits in windows only.
 ///
 /// # Errors
 /// Where sockets cannot be polled either.
@@ -173,14 +174,14 @@ fn count_processes(hooks: &Hooks<'_>, plan: &ResolvedTarget) -> usize {
     }
 }
 
-/// Coverage without BPF: polling alone. With `usdt`, the user asked for USDT probes.
+/// Returns the coverage without BPF, by polls alone. With `usdt`, the user asked for USDT probes.
 pub fn without_hooks(error: &HooksError, detail: Detail, usdt: bool) -> Vec<Coverage> {
     let usdt = usdt.then_some(probe::usdt::PROBE);
     let missed = missed_without_bpf(detail).chain(usdt);
     missed.map(|probe| off(probe, error)).collect()
 }
 
-/// Says that a probe is off because hooks cannot be loaded.
+/// Makes the coverage line of a probe that is off, because hooks cannot be loaded.
 fn off(probe: &str, error: &HooksError) -> Coverage {
     Coverage {
         probe: probe.to_owned(),
@@ -197,17 +198,17 @@ pub(crate) fn is_in_proc(hooks: Option<&Hooks<'_>>) -> bool {
     hooks.is_none() || processes::sees_all()
 }
 
-/// Returns the coverage of process ids, where they are not those of the host.
+/// Returns the coverage line of process ids, if they are not those of the host.
 pub(crate) fn pid_coverage() -> Option<Coverage> {
     Some(processes::coverage()).filter(|it| it.state != ProbeState::On)
 }
 
-/// The recording's first line.
+/// Makes the recording's first line.
 pub(crate) fn header(host: &Host, options: &Options) -> Header {
     describe(host, options.detail, &options.arguments)
 }
 
-/// Returns a header with what is known of this host, and how it is recorded.
+/// Makes a header: this host, the detail, and the command's arguments.
 pub(crate) fn describe(host: &Host, detail: Detail, arguments: &[String]) -> Header {
     let Host {
         host,

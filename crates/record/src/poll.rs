@@ -68,7 +68,7 @@ impl Polls {
         })
     }
 
-    /// The command that was started.
+    /// Adds the started command to the recorded processes.
     pub(crate) fn set_command(&mut self, pid: u32) {
         self.choice.command_pid = Some(pid);
     }
@@ -110,7 +110,7 @@ impl Polls {
         self.filter.knows(conn)
     }
 
-    /// Sockets that the recorded processes had at polls, by kind.
+    /// Returns the number of sockets that recorded processes had at polls, by kind.
     pub(crate) fn sockets(&self) -> Vec<SocketKind> {
         self.choice.kinds.lines()
     }
@@ -155,7 +155,7 @@ fn unreachable(refresh: &Refresh) -> Vec<String> {
 }
 
 impl Choice {
-    /// Finds the socket files of the recorded processes as they are now.
+    /// Finds the present socket files of recorded processes.
     fn look_for_owners(&mut self) {
         let pids = match &self.target {
             Target::Command(_) => families(self.command_pid),

@@ -32,7 +32,8 @@ pub(crate) struct IdlePriority {
 }
 
 impl IdlePriority {
-    /// Called by the thread itself. Without `CAP_SYS_NICE` there is no way back, and nothing is changed.
+    /// Lowers the priority of the calling thread to idle. Without `CAP_SYS_NICE` there is no way
+    /// back, and nothing is changed.
     pub(crate) fn begin(&self) {
         if can_restore_priority() {
             self.tid
@@ -41,13 +42,14 @@ impl IdlePriority {
         }
     }
 
-    /// Gives it ordinary priority, as it is behind. A second call does so again: it may just have lowered it.
+    /// Gives the thread ordinary priority, because it is behind. A second call does so again: it
+    /// may just have lowered it.
     pub(crate) fn raise_priority(&self) {
         self.is_raised.store(true, Ordering::Relaxed);
         self.set(libc::SCHED_OTHER);
     }
 
-    /// Gives it ordinary priority for so long at least, as it falls behind again and again.
+    /// Gives the thread ordinary priority for at least this time.
     pub(crate) fn raise_for(&self, length: Duration) {
         let length_ns = u64::try_from(length.as_nanos()).unwrap_or(u64::MAX);
         let until_ns = monotonic_ns().saturating_add(length_ns);
@@ -55,16 +57,16 @@ impl IdlePriority {
         self.raise_priority();
     }
 
-    /// Lets those run first that wait for this CPU. Called by the thread itself between small pieces of work. The weight
-    /// of `SCHED_IDLE` alone would let it have a CPU for a whole tick now and then, however many others want it
-    /// (`kernel/sched/fair.c`, `pick_eevdf()`).
+    /// Lets other threads run that wait for this CPU. Called by the thread itself between small
+    /// pieces of work. The weight of `SCHED_IDLE` alone would let it have a CPU for a whole tick
+    /// now and then, however many others want it (`kernel/sched/fair.c`, `pick_eevdf()`).
     pub(crate) fn yield_cpu(&self) {
         if self.tid.load(Ordering::Relaxed) != 0 && !self.is_raised() {
             std::thread::yield_now();
         }
     }
 
-    /// Lowers the priority again, once the thread has caught up.
+    /// Lowers the priority again, after the thread has caught up.
     pub(crate) fn lower_priority(&self) {
         if monotonic_ns() >= self.raised_until_ns.load(Ordering::Relaxed)
             && self.is_raised.swap(false, Ordering::Relaxed)
@@ -79,23 +81,23 @@ impl IdlePriority {
         self.alive_count.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Its signs of life so far.
+    /// Returns how often the thread has shown that it goes on.
     pub(crate) fn alive_count(&self) -> u64 {
         self.alive_count.load(Ordering::Relaxed)
     }
 
-    /// Unparks the calling thread from now on when this one has caught up.
+    /// Unparks the calling thread whenever this thread has caught up.
     pub(crate) fn unpark_when_caught_up(&self) {
         // one watchdog, which does not change
         let _ = self.watcher.set(std::thread::current());
     }
 
-    /// Returns whether it is as fast as others, until it has caught up.
+    /// Returns whether the thread has ordinary priority until it has caught up.
     pub(crate) fn is_raised(&self) -> bool {
         self.is_raised.load(Ordering::Relaxed)
     }
 
-    /// Sets the policy. If that fails, the thread goes on with the one that it has.
+    /// Sets the scheduling policy; ignores a failure.
     fn set(&self, policy: libc::c_int) {
         let tid = self.tid.load(Ordering::Relaxed);
         if tid == 0 {

@@ -51,7 +51,7 @@ struct Identity {
 }
 
 impl Privileges {
-    /// Returns the privileges of a thread that does this work, for this user instead of the own one.
+    /// Returns the privileges that a recording thread with these tasks needs, as this user.
     pub fn for_tasks(tasks: RecordingTasks, user: Option<&User>) -> Result<Self, PrivilegeError> {
         let mut kept = Self::for_storing(user)?;
         // the recorded process may belong to another user: its executable, cgroup, namespaces
@@ -77,8 +77,8 @@ impl Privileges {
         Ok(kept)
     }
 
-    /// Returns the privileges of a thread that stores nothing: it reads owners of sockets and, where there are no hooks,
-    /// those of other network namespaces.
+    /// Returns the privileges of a live view: it reads owners of sockets, and without hooks other
+    /// network namespaces.
     pub fn for_live_view(polls: bool, user: Option<&User>) -> Result<Self, PrivilegeError> {
         let mut kept = Self::none(user)?;
         kept.capabilities.insert(Capability::CAP_SYS_PTRACE);
@@ -104,7 +104,7 @@ impl Privileges {
         }
     }
 
-    /// Returns the privileges of a thread that does what any program of this user may.
+    /// Returns the privileges of an ordinary program of this user.
     pub fn none(user: Option<&User>) -> Result<Self, PrivilegeError> {
         Ok(Self {
             capabilities: CapsHashSet::new(),
@@ -112,7 +112,8 @@ impl Privileges {
         })
     }
 
-    /// Returns the privileges of an agent: some kernels ask for them whenever a program is run, or a map read.
+    /// Returns the privileges of an agent: some kernels demand them for every run of a program or
+    /// map read.
     pub fn for_agent() -> Self {
         Self {
             capabilities: CapsHashSet::from([Capability::CAP_BPF]),
@@ -134,7 +135,7 @@ impl Privileges {
         })
     }
 
-    /// The calling thread keeps these, as far as it has them, and never gets others.
+    /// Reduces the calling thread to these privileges, for good.
     pub fn assume(&self) -> Result<(), PrivilegeError> {
         self.reduce().map_err(PrivilegeError)
     }
@@ -177,8 +178,9 @@ impl Identity {
         })
     }
 
-    /// Permitted capabilities stay, effective ones do not. The kernel's own calls: those of the C library change
-    /// every thread, and would take privileges from the others that they need.
+    /// Changes the thread's user: its permitted capabilities stay, effective ones do not. The
+    /// kernel's own calls: those of the C library change every thread, and would take privileges
+    /// from the others that they need.
     fn assume(&self) -> io::Result<()> {
         let Self { uid, gid, groups } = self;
         call_prctl(libc::PR_SET_KEEPCAPS, 1)?;

@@ -31,7 +31,7 @@ impl CachedProcess {
         }
     }
 
-    /// Returns whether it is this process, and this program or a later one.
+    /// Returns whether `seen` is the cached process with the same program.
     pub(crate) fn is(&self, seen: &ObservedProcess) -> bool {
         let is_it = self.started_ns == Some(seen.started_ns);
         is_it && self.execs.is_some_and(|execs| execs >= seen.execs)
@@ -69,7 +69,7 @@ impl ProcessCache {
         }
     }
 
-    /// Adds a process, in place of others that had its id before.
+    /// Adds a process; replaces another one that had its pid before.
     pub(crate) fn insert(&mut self, pid: u32, known: CachedProcess) {
         self.forget(pid);
         if self.young.len() >= GENERATION {

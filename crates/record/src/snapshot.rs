@@ -37,7 +37,7 @@ pub enum SnapshotError {
     },
 }
 
-/// Asks a recorder, the only one if none is named. Returns what it says.
+/// Asks a recorder to save its windows, the only one if no pid is given; returns its answer.
 ///
 /// # Errors
 /// When there is none or are several, or it does not answer.
@@ -100,7 +100,7 @@ impl SnapshotListener {
         Ok(Self(listener))
     }
 
-    /// Returns the next request, if there is one by a user that may ask.
+    /// Returns the next request of a trusted user; `None` if there is none.
     pub(crate) fn next(&self) -> Option<SnapshotRequest> {
         let (stream, _) = self.0.accept().ok()?;
         let uid = getsockopt(&stream, PeerCredentials).ok()?.uid();
@@ -108,7 +108,7 @@ impl SnapshotListener {
     }
 }
 
-/// Root and the own user are.
+/// Returns whether the user is root or the recorder's own.
 fn is_trusted(uid: u32) -> bool {
     uid == 0 || uid == geteuid().as_raw()
 }
@@ -118,7 +118,7 @@ fn is_trusted(uid: u32) -> bool {
 pub(crate) struct SnapshotRequest(UnixStream);
 
 impl SnapshotRequest {
-    /// Answers. A process that has gone away misses nothing.
+    /// Sends the answer; ignores a process that has gone away.
     pub(crate) fn answer(mut self, text: &str) {
         let _ = self.0.set_nonblocking(true);
         let _ = self.0.write_all(text.as_bytes());

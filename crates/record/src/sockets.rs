@@ -23,7 +23,7 @@ pub(crate) struct Sockets {
 }
 
 impl Sockets {
-    /// `in_proc`: the ids of the processes are those of `/proc` here.
+    /// Makes an empty list of sockets; `in_proc`: process ids are those of `/proc` here.
     pub(crate) fn new(in_proc: bool) -> Self {
         Self {
             reader: in_proc.then(ProcessReader::new),
@@ -41,7 +41,7 @@ impl Sockets {
         std::mem::take(&mut self.unresolved)
     }
 
-    /// Completes a row and adds it to `rows`. If it joins the other end to it, adds a new row of that end, too.
+    /// Completes a row and adds it to `rows`, also a row of the other end if that is now joined.
     pub(crate) fn update(&mut self, mut row: Connection, rows: &mut Connections) {
         let ends = parse_ends(&row);
         if let Some((local, remote)) = ends {
@@ -67,7 +67,7 @@ impl Sockets {
         rows.push(row);
     }
 
-    /// Returns whether a process is known, as this program or as a later one.
+    /// Returns whether a process is known, with the same program or a later one.
     pub(crate) fn knows(&self, seen: &ObservedProcess) -> bool {
         self.processes
             .get(seen.pid)
@@ -80,7 +80,7 @@ impl Sockets {
         self.peers.retain(|conn| open.contains_key(&conn));
     }
 
-    /// Forgets the open sockets that are not known any more otherwise, and names them.
+    /// Forgets open sockets that `is_known` does not confirm, and returns them.
     pub(crate) fn forget_unless(&mut self, is_known: impl Fn(u64) -> bool) -> Vec<u64> {
         let gone: Vec<u64> = self
             .open
@@ -94,7 +94,7 @@ impl Sockets {
         gone
     }
 
-    /// Adds rows for those processes that are new, or became other programs.
+    /// Adds rows for processes that are new, or run another program.
     pub(crate) fn describe(&mut self, seen: &[ObservedProcess], rows: &mut Processes) {
         for seen in seen {
             if self.knows(seen) {
@@ -112,7 +112,7 @@ impl Sockets {
         }
     }
 
-    /// Describes processes by their ids alone.
+    /// Adds rows for new processes, by their pids alone.
     pub(crate) fn describe_pids(&mut self, pids: impl Iterator<Item = u32>, rows: &mut Processes) {
         for pid in pids {
             if self.processes.get(pid).is_some() {
@@ -150,7 +150,7 @@ mod tests {
         }
     }
 
-    /// Returns command names and starts of the rows that come of it.
+    /// Returns command names and starts of the rows for this process.
     fn describe(sockets: &mut Sockets, seen: ObservedProcess) -> Vec<(String, Option<u64>)> {
         let mut rows = Processes::default();
         sockets.describe(&[seen], &mut rows);

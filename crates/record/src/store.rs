@@ -82,7 +82,7 @@ impl Store {
         &self.priority
     }
 
-    /// Ends the thread; gives the writer back, with its first error.
+    /// Ends the storing thread; returns the writer with its first error.
     pub(crate) fn finish(self) -> Option<(Writer, Option<WriteError>)> {
         self.priority.raise_priority();
         drop(self.queue);
@@ -91,7 +91,7 @@ impl Store {
 }
 
 impl Store {
-    /// Hands a batch over; waits when the disk is behind.
+    /// Gives a batch to the storing thread; waits if the disk is behind.
     fn send(&self, batch: Batch) {
         // The thread ends only after this sender is gone.
         if let Err(TrySendError::Full(batch)) = self.queue.try_send(batch) {
@@ -113,8 +113,7 @@ impl RowSink for Store {
     }
 }
 
-/// A disk that fails once may work again: rows that could not be written are counted by the
-/// writer, and it goes on.
+/// Writes all batches; a disk error is kept, and writing goes on.
 fn store_all(
     mut writer: Writer,
     batches: &Receiver<Batch>,

@@ -21,7 +21,7 @@ const DRAIN_MOST: usize = 65_536;
 /// (`WAIT_BATCH_LEN`).
 const FIRINGS_A_BATCH: usize = 64;
 
-/// Finds the probes in the files that the user named, else in those of the target.
+/// Finds the USDT probes in the files that the user named, else in those of the target.
 pub(crate) fn find_probes(
     options: &Options,
     plan: &ResolvedTarget,
@@ -48,7 +48,7 @@ fn files_of(command: &Command) -> Result<Files, RecordError> {
         .map_err(|source: io::Error| launch::cannot_start(program, source))
 }
 
-/// Attaches to the probes that were found, if there are any and BPF works.
+/// Attaches to the found USDT probes, if there are any and BPF works.
 pub(crate) fn attach_usdt<'a>(
     storage: &'a mut Storage,
     hooks: Option<&Hooks<'_>>,
@@ -79,14 +79,14 @@ impl<'a> Usdt<'a> {
         }
     }
 
-    /// Stores which probes are listened to, for a reader of a recording that is not closed.
+    /// Writes the manifest lines of the USDT probes, for readers of an unfinished recording.
     pub(crate) fn put_probes(&self, pipeline: &RowPipeline) {
         for probe in self.probes.probes() {
             pipeline.store.store_line(Line::Usdt(line(probe, None)));
         }
     }
 
-    /// Stores what is in the ring. Returns how much there was, in batches.
+    /// Stores the firings in the ring; returns the number of batches.
     pub(crate) fn drain(&mut self, pipeline: &mut RowPipeline) -> usize {
         let firings = self.probes.drain(DRAIN_MOST);
         for firing in &firings {
@@ -106,7 +106,8 @@ impl<'a> Usdt<'a> {
         self.probes.detach();
     }
 
-    /// Stores the rest; gives the account, and how often each probe fired. The ring must be empty.
+    /// Stores the last rows; returns the counts, and how often each probe fired. The ring must be
+    /// empty.
     pub(crate) fn finish(
         &mut self,
         pipeline: &mut RowPipeline,

@@ -56,7 +56,7 @@ impl Watchdog {
         self.collector.yield_cpu();
     }
 
-    /// Notes that it has emptied the rings, or could not.
+    /// Notes whether the collector has emptied the rings.
     pub(crate) fn note_drained(&self, caught_up: bool) {
         self.collector.note_alive();
         if caught_up {
@@ -64,7 +64,7 @@ impl Watchdog {
         }
     }
 
-    /// Raises its priority until the rings are empty again: what it does now must not be interrupted for long.
+    /// Raises the collector's priority until the rings are empty again.
     pub(crate) fn raise_priority(&self) {
         self.collector.raise_priority();
     }

@@ -49,7 +49,8 @@ const REQUEST_APART_NS: u64 = 10_000;
 /// Requests between two writes.
 const REQUESTS_AT_ONCE: u64 = 1 << 16;
 
-/// A server with an epoll loop in each thread: a wait, a call that receives and one that sends for each request.
+/// Appends requests of a server with an epoll loop in each thread: a wait, a receive call and a
+/// send call each.
 fn append_requests(
     writer: &mut Writer,
     requests: u64,
@@ -94,7 +95,7 @@ fn connection(client: u64) -> Connection {
     }
 }
 
-/// A call of 100 bytes.
+/// Makes a call of 100 bytes.
 fn call(number: u64, end_ns: u64, is_send: bool) -> Call {
     Call {
         conn: CONNECTIONS + 1 + number % CLIENTS,
@@ -145,7 +146,7 @@ impl Dice {
         self.0 % end
     }
 
-    /// Times with a long tail: of one in a hundred, up to a thousand times as long.
+    /// Returns a random time with a long tail: one in a hundred is up to a thousand times as long.
     fn latency_ns(&mut self) -> u64 {
         let times = if self.below(100) == 0 {
             1 + self.below(1_000)
@@ -191,7 +192,7 @@ fn received(messages: u64, dice: &mut Dice) -> ReceivedMessages {
     rows
 }
 
-/// Each thread waits between its messages.
+/// Makes a wait of each thread between its messages.
 fn waits(messages: u64, dice: &mut Dice) -> Waits {
     let mut rows = Waits::default();
     for number in 0..messages {
@@ -230,7 +231,7 @@ fn wait(number: u64, start_ns: u64, end_ns: u64, dice: &mut Dice) -> Wait {
     }
 }
 
-/// Spans of eight CPUs, four deep.
+/// Makes spans of eight CPUs, four deep.
 fn activity(spans: u64, messages: u64, dice: &mut Dice) -> Activities {
     const NAMES: [&str; 4] = ["worker", "read", "tcp_recvmsg", "skb_copy_datagram_iter"];
     const KINDS: [ActivityKind; 4] = [

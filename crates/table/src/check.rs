@@ -74,7 +74,7 @@ fn check_segment(path: &Path, segment: &Segment) -> Result<(), String> {
     for_each_table!(check_known)
 }
 
-/// A table that this version declares.
+/// Checks the file of a table that this version declares.
 fn check_rows<T: Table>(path: &Path, segment: &Segment) -> Result<(), String> {
     let mut range_ns = None::<(u64, u64)>;
     let rows = count(Batches::open(path, segment, None)?, |batch| {
@@ -95,7 +95,7 @@ fn check_rows<T: Table>(path: &Path, segment: &Segment) -> Result<(), String> {
     ))
 }
 
-/// A table of another version: only that it decodes and has its rows can be checked.
+/// Checks the file of an unknown table: only that it decodes and has its rows.
 fn check_unknown(path: &Path, segment: &Segment) -> Result<(), String> {
     let rows = count(Batches::open(path, segment, None)?, |_| Ok(()))?;
     if rows == segment.rows {
@@ -118,7 +118,7 @@ fn count(
     Ok(rows)
 }
 
-/// Files in the tables' directories that the manifest does not have.
+/// Returns a problem for each file in the tables' directories that the manifest does not have.
 fn unknown_files(dir: &Path, recording: &Recording) -> Vec<Problem> {
     let holdings = recording.holdings().values();
     let listed: HashSet<_> = holdings
@@ -139,7 +139,7 @@ fn unknown_files(dir: &Path, recording: &Recording) -> Vec<Problem> {
     problems
 }
 
-/// Every file one directory down, sorted; what cannot be listed is left out.
+/// Returns all files one directory down, sorted; leaves out what cannot be listed.
 pub(crate) fn table_files(dir: &Path) -> Vec<std::path::PathBuf> {
     let entries = |dir: &Path| fs::read_dir(dir).into_iter().flatten().flatten();
     let mut files: Vec<_> = entries(dir)

@@ -4,7 +4,7 @@ use crate::tables::Connection;
 use crate::{Chosen, Role};
 
 impl Connection {
-    /// Returns the row of a connection with only its number and its addresses known.
+    /// Makes the row of a connection with only its number and addresses.
     pub fn with_addresses(conn: u64, local: impl Into<String>, remote: impl Into<String>) -> Self {
         Self {
             conn,

@@ -37,7 +37,7 @@ const ZSTD_LEVEL: i32 = 3;
 
 /// A row of a dataset.
 pub trait FleetRow: Table {
-    /// The connection that it is of; zero where it is of none.
+    /// Returns the connection of the row; 0 without one.
     fn conn_id(&self) -> i64;
 }
 
@@ -58,7 +58,7 @@ impl FleetRow for FleetCoverage {
     }
 }
 
-/// These rows by time, then by connection; what is equal in both stays in its order.
+/// Sorts rows by time, then by connection; equal rows keep their order.
 pub fn sort_rows<C: Columns>(rows: &C) -> C
 where
     C::Row: FleetRow,
@@ -156,7 +156,7 @@ fn open(path: &Path) -> Result<ParquetRecordBatchReaderBuilder<File>, String> {
         .map_err(|error| error.to_string())
 }
 
-/// Opens a file with rows to read, in the columns of the table: it is checked first how much they become.
+/// Opens a file to read its rows; refuses one that becomes too large in memory.
 fn open_rows<C: Columns>(path: &Path) -> Result<ParquetRecordBatchReaderBuilder<File>, String> {
     let builder = open(path)?;
     let pages = File::open(path).map_err(|error| error.to_string())?;
@@ -191,7 +191,7 @@ fn check_metadata(builder: &ParquetRecordBatchReaderBuilder<File>) -> Result<(),
     }
 }
 
-/// Time of a file's earliest row, from its statistics; `None` without rows.
+/// Returns the time of a file's earliest row, from its statistics; `None` without rows.
 fn first_ns<C: Columns>(path: &Path) -> Result<Option<i64>, String> {
     let column = C::Row::TIME;
     catch_panics(|| {
@@ -263,7 +263,7 @@ fn host_of(files: &[PathBuf]) -> Result<String, MergeError> {
     host.map_err(|cause| MergeError::Damaged(Problem::of_file(path, None, cause)))
 }
 
-/// Returns for each file the earliest time in those after it; the end of time after the last.
+/// Returns for each file the earliest time in those after it; the end of time for the last.
 fn begins_of_rest<C: Columns>(files: &[PathBuf]) -> Result<Vec<i64>, MergeError> {
     let mut begins = vec![i64::MAX; files.len()];
     for (index, path) in files.iter().enumerate().skip(1).rev() {
@@ -275,7 +275,7 @@ fn begins_of_rest<C: Columns>(files: &[PathBuf]) -> Result<Vec<i64>, MergeError>
     Ok(begins)
 }
 
-/// Sorted rows, before a time and from it on.
+/// Splits sorted rows at a time: those before it, and the rest.
 fn split<C: Columns>(rows: &C, until_ns: i64) -> (C, C) {
     let until_ns = until_ns.max(0).cast_unsigned();
     let (mut before, mut after) = (C::default(), C::default());

@@ -93,8 +93,7 @@ pub trait Table: Sized + Clone {
     const TIME: &'static str;
     /// The typed columns of this table.
     type Columns: Columns<Row = Self>;
-    /// The row's position on the time axis: `CLOCK_MONOTONIC` nanoseconds in a recording, those of the day in the tables
-    /// of a fleet.
+    /// Returns the row's time: `CLOCK_MONOTONIC` ns in a recording, time of day in a fleet's table.
     fn time_ns(&self) -> u64;
 }
 
@@ -104,38 +103,39 @@ pub trait Columns: Default + Send + 'static {
     type Row: Table<Columns = Self>;
     /// Appends a row.
     fn push(&mut self, row: Self::Row);
-    /// The row at `index`. Panics past the end, as slices do.
+    /// Returns the row at `index`; panics past the end, as slices do.
     fn row(&self, index: usize) -> Self::Row;
-    /// Hands the cells of the row at `index` to `take`, in the order of the columns. Panics past the end.
+    /// Calls `take` for each cell of the row at `index`, in the order of the columns. Panics past
+    /// the end.
     fn for_each_value(&self, index: usize, take: impl FnMut(Value<'_>));
-    /// Makes room for so many more rows.
+    /// Reserves memory for `rows` more rows.
     fn reserve(&mut self, rows: usize);
     /// Moves all rows of `other` to the end of these.
     fn append(&mut self, other: Self);
-    /// Encodes some of the rows as one page of each column of `group`.
+    /// Encodes these rows as one page of each column of `group`.
     #[doc(hidden)]
     fn encode(
         &self,
         rows: std::ops::Range<usize>,
         group: &mut RowGroup,
     ) -> Result<(), ParquetError>;
-    /// Parquet encoding of each column in an open segment.
+    /// Returns the Parquet encoding of each column in an open segment.
     #[doc(hidden)]
     fn encodings() -> Vec<Encoding>;
-    /// Number of rows.
+    /// Returns the number of rows.
     fn len(&self) -> usize;
-    /// Returns whether there is no row.
+    /// Returns whether there are no rows.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
-    /// The declared Arrow schema.
+    /// Returns the declared Arrow schema.
     fn schema() -> SchemaRef;
-    /// Turns the columns into an Arrow batch.
+    /// Converts the columns to an Arrow batch.
     fn into_batch(self) -> RecordBatch;
     /// Takes the columns out of an Arrow batch. A nullable column that the batch
     /// does not have (an older recording) is all null; columns unknown to us are ignored.
     fn from_batch(batch: &RecordBatch) -> Result<Self, ShapeError>;
-    /// First and last time of the rows; `None` without rows.
+    /// Returns first and last time of the rows, ns; `None` without rows.
     fn time_range_ns(&self) -> Option<(u64, u64)>;
 }
 
@@ -161,7 +161,7 @@ impl Instant for i64 {
 
 /// A value that a column can hold.
 pub trait Cell: Sized + Clone {
-    /// Arrow type of the column.
+    /// Returns the Arrow type of the column.
     fn data_type() -> DataType;
     /// Whether the column may hold nulls.
     const NULLABLE: bool;
@@ -175,7 +175,8 @@ pub trait Cell: Sized + Clone {
     fn to_array(cells: Vec<Self>) -> ArrayRef;
     /// The cells of an Arrow array; `None` if it has another type or forbidden nulls.
     fn from_array(array: &dyn Array) -> Option<Vec<Self>>;
-    /// Cells for a column that an older recording does not have; `None` if it must have it.
+    /// Returns cells for a column that an older recording does not have; `None` if it must have the
+    /// column.
     fn absent(rows: usize) -> Option<Vec<Self>> {
         let _ = rows;
         None

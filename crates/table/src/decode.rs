@@ -25,7 +25,7 @@ use crate::shape;
 /// Rows in a batch: few enough to stay in the cache.
 const BATCH_ROWS: usize = 16 << 10;
 
-/// Compares a file with its manifest line; the cause if they differ.
+/// Compares a file with its manifest line; the error says how they differ.
 pub(crate) fn verify(path: &Path, segment: &Segment) -> Result<(), String> {
     let (bytes, blake3) = files::digest_file(path).map_err(|error| error.to_string())?;
     if bytes != segment.bytes {
@@ -40,8 +40,7 @@ pub(crate) fn verify(path: &Path, segment: &Segment) -> Result<(), String> {
     Ok(())
 }
 
-/// Returns where in a file the columns are that are `wanted`, without it all; refuses one that fills the memory of who
-/// reads them.
+/// Returns where the wanted columns are in a file; refuses a file that fills the reader's memory.
 pub(crate) fn check(
     file: &File,
     metadata: &ParquetMetaData,
@@ -61,7 +60,7 @@ pub(crate) struct Batches {
 }
 
 impl Batches {
-    /// Opens a file; of its columns only those that `wanted` has too, if it is given.
+    /// Opens a file, with only the wanted columns if they are given.
     pub(crate) fn open(
         path: &Path,
         segment: &Segment,
@@ -92,7 +91,7 @@ impl Batches {
         })
     }
 
-    /// Schema of the whole file.
+    /// Returns the schema of the whole file.
     pub(crate) fn schema(&self) -> &SchemaRef {
         &self.schema
     }
@@ -172,7 +171,7 @@ mod tests {
         events
     }
 
-    /// The file of a recording of these events, and its manifest line.
+    /// Writes a recording of these events; returns its file and manifest line.
     fn file(dir: &Path, close: bool) -> (PathBuf, Segment) {
         let header = r#"{"format":1,"whylat":"","host":"","boot_id":"","kernel":"","cpus":1,
             "clocksource":"","detail":"","arguments":[],"started_ns":0,

@@ -14,13 +14,13 @@ const MINIBLOCKS: usize = BLOCK / MINIBLOCK;
 
 /// A physical integer of Parquet. Differences wrap around, as readers' sums do.
 pub(crate) trait Integer: Copy + Default {
-    /// `self - earlier`, wrapping.
+    /// Returns `self - earlier`, wrapping.
     fn difference(self, earlier: Self) -> Self;
     /// Returns how far `self` lies above `least`.
     fn above(self, least: Self) -> u64;
-    /// The smaller of two.
+    /// Returns the smaller of two numbers.
     fn least(self, other: Self) -> Self;
-    /// Sign-extended value.
+    /// Returns the number, sign-extended to 64 bits.
     fn wide(self) -> i64;
 }
 
@@ -107,7 +107,7 @@ fn encode_block<T: Integer>(earlier: T, block: &[T], out: &mut Vec<u8>) {
     }
 }
 
-/// The least of a block, in four independent chains: one alone waits for itself.
+/// Returns the least number of a block, computed in four independent chains.
 fn least_of<T: Integer>(values: &[T; BLOCK]) -> T {
     let mut least = [values[0]; 4];
     for four in values.as_chunks::<4>().0 {
@@ -118,7 +118,7 @@ fn least_of<T: Integer>(values: &[T; BLOCK]) -> T {
     least[0].least(least[1]).least(least[2].least(least[3]))
 }
 
-/// Appends an unsigned LEB128 number.
+/// Appends an unsigned number as LEB128.
 pub(crate) fn varint(mut value: u64, out: &mut Vec<u8>) {
     while value >= 0x80 {
         out.push(value as u8 | 0x80);
@@ -132,8 +132,8 @@ fn zigzag(value: i64, out: &mut Vec<u8>) {
     varint(((value << 1) ^ (value >> 63)) as u64, out);
 }
 
-/// Packs 32 values of `WIDTH` bits, lowest bit first. Spelt out for each value, because a
-/// loop keeps its shifts variable and costs twice as much.
+/// Packs 32 values of `WIDTH` bits, lowest bit first. Spelt out for each value, because a loop
+/// keeps its shifts variable and costs twice as much.
 fn pack_width<const WIDTH: usize>(values: &[u64; MINIBLOCK], out: &mut Vec<u8>) {
     let mut words = [0u64; MINIBLOCK + 1];
     macro_rules! place {
@@ -172,8 +172,8 @@ fn pack(values: &[u64; MINIBLOCK], width: usize, out: &mut Vec<u8>) {
     }
 }
 
-/// The sum of encoded 32-bit numbers, `most` or fewer, as a reader understands them; `None`: they
-/// are cut, more, or one is negative.
+/// Returns the sum of at most `most` encoded 32-bit numbers; `None` if they are cut off, more, or
+/// one is negative.
 pub(crate) fn sum(bytes: &[u8], most: u64) -> Option<u64> {
     let mut left = EncodedValues(bytes);
     let block = left.varint()?;
@@ -208,7 +208,7 @@ pub(crate) fn sum(bytes: &[u8], most: u64) -> Option<u64> {
     Some(total)
 }
 
-/// Unpacks one value of so many bits; `None`: of more than 32.
+/// Returns one packed value of `width` bits; `None` for more than 32 bits.
 fn unpack(packed: &[u8], index: u64, width: u64) -> Option<i32> {
     let mask = match width {
         0 => return Some(0),

@@ -24,7 +24,7 @@ pub trait FixedWidth: Copy + Default {
     const ENCODING: Encoding;
     /// Appends the encoded values to the page.
     fn encode(cells: &[Self], page: &mut PageBody);
-    /// Appends definition levels and the values that are there, encoded.
+    /// Appends definition levels, and the encoded values of filled cells.
     fn encode_optional(cells: &[Option<Self>], page: &mut PageBody);
 }
 
@@ -86,9 +86,7 @@ pub struct PageBody {
 }
 
 impl PageBody {
-    /// Definition levels of cells, `present` of them filled: one bit a cell, as one run of
-    /// the RLE and bit-packing hybrid, with its length in front as version 1 of the data page
-    /// wants.
+    /// Appends the definition levels of cells, `present` of them filled: one bit a cell.
     fn write_levels<T>(&mut self, cells: &[Option<T>], present: usize) {
         let start = self.bytes.len();
         self.bytes.extend_from_slice(&[0; 4]);
@@ -103,12 +101,12 @@ impl PageBody {
         self.bytes[start..start + 4].copy_from_slice(&length.to_le_bytes());
     }
 
-    /// Definition levels of cells that are still to be counted.
+    /// Counts filled cells, and appends their definition levels.
     pub fn levels_of<T>(&mut self, cells: &[Option<T>]) {
         self.write_levels(cells, cells.iter().filter(|cell| cell.is_some()).count());
     }
 
-    /// Booleans, one bit each.
+    /// Appends booleans, one bit each.
     pub fn bools(&mut self, values: &[bool]) {
         self.pack_bits(values, |&value| value);
     }
@@ -126,8 +124,7 @@ impl PageBody {
         }
     }
 
-    /// Text as DELTA_BYTE_ARRAY: how much each value shares with the one before it, then the
-    /// lengths of the rests, then the rests.
+    /// Appends texts as DELTA_BYTE_ARRAY: shared beginnings, lengths of the rests, then the rests.
     pub fn strings<'a>(&mut self, values: impl Iterator<Item = &'a str> + Clone) {
         let shared = values.clone().scan("", |before, value| {
             let length = shared_bytes(before.as_bytes(), value.as_bytes());
@@ -150,7 +147,7 @@ impl PageBody {
     }
 }
 
-/// Length of the common beginning of two values.
+/// Returns the length of the common beginning of two values.
 fn shared_bytes(a: &[u8], b: &[u8]) -> usize {
     if a == b {
         return a.len();
@@ -203,17 +200,17 @@ impl RowGroup {
         Arc::clone(&self.between)
     }
 
-    /// Number of columns.
+    /// Returns the number of columns.
     pub(crate) fn columns(&self) -> usize {
         self.columns.len()
     }
 
-    /// Rows in the group.
+    /// Returns the number of rows in the group.
     pub(crate) fn rows(&self) -> usize {
         self.rows
     }
 
-    /// Encoded bytes in the group.
+    /// Returns the encoded bytes in the group.
     pub(crate) fn bytes(&self) -> usize {
         self.columns
             .iter()

@@ -10,7 +10,7 @@ use parquet::errors::ParquetError;
 
 use crate::manifest::FORMAT;
 
-/// A name or a cause within a message: it stays on its line, whoever made the recording, and steers no terminal.
+/// Returns a name or cause for a message: on one line, without control characters.
 pub(crate) fn one_line(text: &(impl AsRef<OsStr> + ?Sized)) -> String {
     let mut shown = String::new();
     for c in text.as_ref().to_string_lossy().chars() {
@@ -132,7 +132,7 @@ pub enum WriteError {
 }
 
 impl WriteError {
-    /// Sorts a file system's error by what the user can do about it.
+    /// Makes a write error of a file system's error, by what the user can do about it.
     pub(crate) fn io(what: &'static str, path: &Path, source: io::Error) -> Self {
         let path = path.to_owned();
         match source.kind() {
@@ -146,7 +146,7 @@ impl WriteError {
         }
     }
 
-    /// An error of the encoder.
+    /// Makes the write error of a failed encoder.
     pub(crate) fn encode(table: &str, path: &Path, source: ParquetError) -> Self {
         Self::Encode {
             table: table.to_owned(),
@@ -155,7 +155,7 @@ impl WriteError {
         }
     }
 
-    /// An error of a Parquet writer: the disk's own if there was one.
+    /// Makes the write error of a Parquet writer; the disk's error if there was one.
     pub(crate) fn of_writer(
         table: &str,
         path: &Path,

@@ -22,7 +22,7 @@ const SPARE_TEXT: u64 = 16 << 20;
 /// Bytes of a length in a page.
 const LENGTH: usize = 4;
 
-/// Refuses a file with more rows than any has of its length.
+/// Refuses a file with more rows than a file of its length can have.
 pub(crate) fn check_rows(file: &File, metadata: &ParquetMetaData) -> Result<(), String> {
     let bytes = footer_length(file)?;
     let most = SPARE_ROWS.saturating_add(bytes.saturating_mul(ROWS_A_BYTE));
@@ -37,7 +37,7 @@ pub(crate) fn check_rows(file: &File, metadata: &ParquetMetaData) -> Result<(), 
     }
 }
 
-/// Refuses a file with texts that become longer than any has of its length; it reads the given columns.
+/// Refuses a file with texts that become too long for its length; reads the given columns.
 pub(crate) fn check_text(
     file: &File,
     metadata: &ParquetMetaData,
@@ -91,7 +91,8 @@ fn of_chunk(file: &File, chunk: &ColumnChunkMetaData, rows: i64) -> Result<u64, 
     Ok(total)
 }
 
-/// Returns the bytes that one page may become. Each may be the longest text of the dictionary, if there is one. `None`: it is cut.
+/// Returns the most bytes that one page can become; `None`: it is cut off. Each may be the longest
+/// text of the dictionary, if there is one.
 fn of_page(page: &Page, is_optional: bool, longest: u64) -> Option<u64> {
     let values = u64::from(page.num_values());
     match page.encoding() {
@@ -107,7 +108,7 @@ fn of_page(page: &Page, is_optional: bool, longest: u64) -> Option<u64> {
     }
 }
 
-/// Returns the bytes after the levels: version 1 of the page has the length of the definition levels in front of them.
+/// Returns the bytes after the definition levels, which have their length in front.
 fn page_body(page: &Page, is_optional: bool) -> Option<&[u8]> {
     let levels = match page {
         Page::DataPageV2 {
@@ -124,7 +125,7 @@ fn page_body(page: &Page, is_optional: bool) -> Option<&[u8]> {
     page.buffer().get(levels..)
 }
 
-/// The longest text of a dictionary: each has its length in front.
+/// Returns the longest text of a dictionary, in bytes.
 fn longest_of(mut texts: &[u8]) -> u64 {
     let mut longest = 0;
     while let Some((length, rest)) = texts.split_first_chunk::<LENGTH>() {
@@ -154,7 +155,7 @@ mod tests {
         optional: bool,
     }
 
-    /// A file of one column with this text so many times.
+    /// Writes a file of one column with this text `times` times.
     fn repeated(text: &str, times: usize, how: How) -> File {
         let kind = if how.optional { "optional" } else { "required" };
         let schema = format!("message m {{ {kind} binary a (UTF8); }}");

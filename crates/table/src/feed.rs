@@ -18,7 +18,7 @@ macro_rules! declare {
             /// Every table, in the order of their declaration.
             pub const ALL: &[Self] = &[$(Self::$name),+];
 
-            /// The name that the recording and `docs/tables.md` give it.
+            /// Returns the table's name in recordings and in `docs/tables.md`.
             pub const fn name(self) -> &'static str {
                 match self {
                     $(Self::$name => <$root::tables::$name as Table>::NAME,)+
@@ -36,7 +36,7 @@ macro_rules! declare {
         }
 
         impl Rows<'_> {
-            /// Returns their table.
+            /// Returns the table of the rows.
             pub const fn table(&self) -> TableId {
                 match self {
                     $(Self::$name(_) => TableId::$name,)+
@@ -58,7 +58,7 @@ for_each_table!(named declare);
 
 /// Reads rows of some tables.
 pub trait TableConsumer {
-    /// Returns whether it reads rows of this table.
+    /// Returns whether the consumer reads rows of this table.
     fn is_reader_of(&self, table: TableId) -> bool;
 
     /// Adds the next rows. They are never of a table that it does not read.

@@ -31,7 +31,7 @@ pub(crate) fn create_dir(path: &Path) -> io::Result<()> {
     DirBuilder::new().mode(DIRECTORY_MODE).create(path)
 }
 
-/// Path of a sealed file below the recording.
+/// Returns the path of a sealed file below the recording.
 pub(crate) fn segment_name(table: &str, number: u32) -> String {
     format!("{table}/{number:06}.{SEALED}")
 }
@@ -62,7 +62,7 @@ pub(crate) fn sync_dir(dir: &Path) -> Result<(), WriteError> {
         .map_err(|source| WriteError::io("sync", dir, source))
 }
 
-/// Length and BLAKE3 digest of a file, hexadecimal.
+/// Returns length and BLAKE3 digest of a file, hexadecimal.
 pub(crate) fn digest_file(path: &Path) -> io::Result<(u64, String)> {
     let mut file = File::open(path)?;
     let mut hasher = Hasher::new();
@@ -98,7 +98,7 @@ impl Temporary {
         Ok((Self(path), file))
     }
 
-    /// The temporary path.
+    /// Returns the temporary path.
     pub(crate) fn path(&self) -> &Path {
         &self.0
     }
@@ -125,12 +125,12 @@ pub(crate) struct FinishedFile {
 }
 
 impl FinishedFile {
-    /// A synced file and the manifest line that it will have.
+    /// Keeps a synced file with its future manifest line.
     pub(crate) fn new(temporary: Temporary, segment: Segment) -> Self {
         Self { temporary, segment }
     }
 
-    /// Gives the file its final name below `dir`; the directory is left to be synced.
+    /// Renames the file to its final name below `dir`; the directory is not synced.
     pub(crate) fn rename(self, dir: &Path) -> Result<Segment, WriteError> {
         let path = dir.join(&self.segment.file);
         fs::rename(self.temporary.path(), &path)
@@ -166,7 +166,7 @@ impl DigestingFile {
         self.failure.take()
     }
 
-    /// Writes what is buffered and syncs; returns length and digest.
+    /// Writes the buffer and syncs the file; returns length and digest.
     pub(crate) fn finish(&mut self) -> io::Result<(u64, String)> {
         self.write_buffer()?;
         self.file.sync_all()?;

@@ -22,8 +22,7 @@ use crate::manifest::{Close, Cost, Coverage, Header, Line, Loss};
 use crate::write::{WriteOptions, Writer};
 use crate::{Columns, Table, for_each_table};
 
-/// A row from the fields that matter: every other one that may not be null is
-/// zero, no, or an ordinary name.
+/// Makes a row from the given fields; every other one is null, zero, no, or an ordinary name.
 ///
 /// # Errors
 /// When a given field is not the table's, or not of its type.
@@ -121,7 +120,7 @@ pub fn write_fixture(
     }
 }
 
-/// Adds the rows of one table; returns their last time.
+/// Adds the rows of one table; returns their last time, ns.
 fn append_table<T: Table + DeserializeOwned>(
     files: &Files,
     writer: &mut Writer,

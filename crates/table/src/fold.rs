@@ -36,7 +36,8 @@ pub fn fold_connections(rows: Connections) -> Connections {
     result
 }
 
-/// Joins two rows of one connection. All fields are named, so that a new field cannot be forgotten.
+/// Joins two rows of one connection: later values replace earlier ones. All fields are named, so
+/// that a new field cannot be forgotten.
 fn fold_rows(earlier: Connection, later: Connection) -> Connection {
     let Connection {
         conn,

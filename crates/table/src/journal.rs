@@ -26,19 +26,19 @@ const RESERVE_BYTES: u64 = 64 << 10;
 /// Hexadecimal digits of a line's digest.
 const CHECK_DIGITS: usize = 16;
 
-/// The text of a line, with its digest and the final newline.
+/// Returns the text of a line, with its digest and the final newline.
 pub(crate) fn line_text(line: &Line) -> io::Result<String> {
     let text = serde_json::to_string(line)?;
     let body = text.strip_suffix('}').unwrap_or(&text);
     Ok(format!("{body},\"check\":\"{}\"}}\n", check(body)))
 }
 
-/// Digest of a line's text up to its `"check"` member.
+/// Returns the digest of a line's text up to its `"check"` member.
 fn check(body: &str) -> String {
     blake3::hash(body.as_bytes()).to_hex()[..CHECK_DIGITS].to_owned()
 }
 
-/// Takes the digest off a line and compares it; the JSON object without it.
+/// Checks the digest of a line, and returns its JSON object without the digest.
 fn checked_body(text: &str) -> Result<String, String> {
     let (body, digest) = text
         .rsplit_once(",\"check\":\"")
@@ -108,7 +108,7 @@ impl Journal {
         Ok(journal)
     }
 
-    /// The lock belongs to the open file: it goes when the process dies, whichever way.
+    /// Locks the open file; the lock goes when the process dies.
     fn lock(&self) -> Result<(), WriteError> {
         match fcntl(
             &self.file,
@@ -122,7 +122,7 @@ impl Journal {
         }
     }
 
-    /// Appends lines and syncs them; on failure the file is as it was before.
+    /// Appends lines and syncs them; on failure the file is as before.
     pub(crate) fn append(&mut self, lines: &[Line]) -> Result<(), WriteError> {
         let text = lines.iter().map(line_text).collect::<io::Result<String>>();
         let written = text.and_then(|text| {
@@ -164,7 +164,7 @@ impl Journal {
         self.reserved = self.length;
     }
 
-    /// Allocates space for coming lines. A file system without such a call is no worse off.
+    /// Allocates space for coming lines, if the file system can do so.
     fn reserve_space(&mut self) {
         if self.length + RESERVE_BYTES / 2 < self.reserved {
             return;
@@ -191,8 +191,8 @@ fn whole_file(kind: libc::c_int) -> libc::flock {
     }
 }
 
-/// Whether some process has this manifest open for writing. Asks without taking the lock, so
-/// that a reader never gets into a recorder's way.
+/// Returns whether some process has the manifest open for writing, without taking the lock. So a
+/// reader never blocks a recorder.
 pub(crate) fn is_locked(path: &Path) -> io::Result<bool> {
     let mut lock = whole_file(libc::F_WRLCK);
     fcntl(File::open(path)?, FcntlArg::F_OFD_GETLK(&mut lock))?;
@@ -226,7 +226,7 @@ pub(crate) struct Holding {
 }
 
 impl Contents {
-    /// The files of each table. A file name that leads out of the recording is a problem.
+    /// Returns the files of each table, and problems such as a file name outside of the recording.
     pub(crate) fn holdings(&self, dir: &Path) -> (BTreeMap<String, Holding>, Vec<Problem>) {
         let mut holdings = BTreeMap::<String, Holding>::new();
         let mut problems = Vec::new();
@@ -295,7 +295,8 @@ pub(crate) fn read(dir: &Path) -> Result<Contents, ReadError> {
     }
 }
 
-/// The next line with its newline; without one at the end of the file or past any sane length.
+/// Returns the next line with its newline; without one at the end of the file, or beyond a sane
+/// length.
 fn next_line(input: &mut impl BufRead) -> io::Result<Vec<u8>> {
     let mut line = Vec::new();
     input.take(LINE_BYTES).read_until(b'\n', &mut line)?;
@@ -314,8 +315,8 @@ fn line_body(bytes: &[u8]) -> Result<String, String> {
     checked_body(text.trim_end_matches('\n'))
 }
 
-/// The header, or why this version cannot read on. A later format may have another check, so
-/// a line without ours is asked for its format first.
+/// Reads the header; the error says why this version cannot read on. A later format may have
+/// another check, so a line without ours is asked for its format first.
 fn parse_header(dir: &Path, path: &Path, bytes: &[u8]) -> Result<Header, ReadError> {
     let bad = |cause: String| ReadError::Header {
         path: path.to_owned(),
@@ -343,7 +344,7 @@ fn parse_header(dir: &Path, path: &Path, bytes: &[u8]) -> Result<Header, ReadErr
     }
 }
 
-/// An error if this is a header of a later format.
+/// Returns an error if this is the header of a later format.
 fn refuse_newer(dir: &Path, text: &str) -> Result<(), ReadError> {
     let value: serde_json::Value = serde_json::from_str(text).unwrap_or_default();
     let header = &value["header"];

@@ -196,7 +196,7 @@ impl SocketKind {
         self.open == 0 && self.calls() == 0
     }
 
-    /// Calls that moved bytes, as far as they were counted.
+    /// Returns the number of calls that moved bytes, as far as they were counted.
     pub fn calls(&self) -> u64 {
         self.sends.unwrap_or(0) + self.receives.unwrap_or(0)
     }

@@ -107,7 +107,7 @@ fn damage_error(dir: &Path, table: &str, segment: &Segment, cause: String) -> Wr
     }
 }
 
-/// Returns the line of the merged file for the manifest, without its length and digest.
+/// Makes the manifest line of the merged file, without its length and digest.
 fn merged_segment(table: &str, file: String, segments: &[Segment]) -> Segment {
     Segment {
         table: table.to_owned(),
@@ -156,8 +156,8 @@ fn new_writer(
     ArrowWriter::try_new_with_options(sink, schema.clone(), options)
 }
 
-/// Integers are packed differences and text is shared prefixes, both without a dictionary: on
-/// socket calls one made merging a third slower and the file no smaller.
+/// Returns the encodings of merged files: packed differences and shared prefixes, both without a
+/// dictionary.
 fn writer_properties(schema: &SchemaRef) -> Result<WriterProperties, ParquetError> {
     let mut builder = WriterProperties::builder()
         .set_compression(Compression::ZSTD(ZstdLevel::try_new(1)?))

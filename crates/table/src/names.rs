@@ -26,7 +26,7 @@ macro_rules! names {
             /// Every value, in declaration order.
             pub const ALL: &'static [Self] = &[$(Self::$value),+];
 
-            /// The stored name.
+            /// Returns the stored name of the value.
             pub const fn name(self) -> &'static str {
                 match self {
                     $(Self::$value => $text),+

@@ -140,13 +140,13 @@ impl Thrift<'_> {
         }
     }
 
-    /// `i16`, `i32` or `i64`, in zigzag.
+    /// Reads an `i16`, `i32` or `i64`, in zigzag.
     fn read_integer(&mut self, kind: u8) -> Option<i64> {
         let value = matches!(kind, 4..=6).then(|| self.read_varint())??;
         Some((value >> 1) as i64 ^ -((value & 1) as i64))
     }
 
-    /// Steps over a value: booleans, numbers, binary, structs. Headers of pages have no lists or maps.
+    /// Skips a value: boolean, number, binary or struct. Headers of pages have no lists or maps.
     fn skip(&mut self, kind: u8, depth: u32) -> Option<()> {
         match kind {
             1 | 2 => Some(()),
@@ -185,7 +185,7 @@ mod tests {
 
     use super::*;
 
-    /// A file of one column of zeros in one page.
+    /// Writes a file of one column of zeros in one page.
     fn zeros(values: usize) -> File {
         let schema = parse_message_type("message m { required int64 a; }").expect("a schema");
         let properties = WriterProperties::builder()

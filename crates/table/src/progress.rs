@@ -20,12 +20,12 @@ static OBSERVER: OnceLock<fn(&ProgressStep)> = OnceLock::new();
 /// The kind of work.
 static CURRENT: Mutex<Option<ProgressStep>> = Mutex::new(None);
 
-/// Reports every batch to `observer` from now on, by the thread that reads it. The first one stays.
+/// Calls `observer` for every batch that is read from now on; the first observer stays.
 pub fn set_observer(observer: fn(&ProgressStep)) {
     OBSERVER.get_or_init(|| observer);
 }
 
-/// Work on so many rows begins; it takes the place of what was reported before.
+/// Begins work on this many rows, in place of earlier work.
 pub(crate) fn begin(what: impl FnOnce() -> String, of: u64) {
     if OBSERVER.get().is_some() {
         let step = ProgressStep {
@@ -37,7 +37,7 @@ pub(crate) fn begin(what: impl FnOnce() -> String, of: u64) {
     }
 }
 
-/// Advances the progress by so many rows.
+/// Adds rows to the progress.
 pub(crate) fn advance_rows(rows: usize) {
     let Some(observer) = OBSERVER.get() else {
         return;

@@ -83,7 +83,7 @@ impl Recording {
         Ok(recording)
     }
 
-    /// Sorts the manifest's lines; later ones replace earlier ones.
+    /// Sorts the manifest's lines by kind; later ones replace earlier ones.
     fn take_lines(&mut self, contents: Contents, outside: Vec<Problem>) {
         for line in contents.lines {
             match line {
@@ -131,7 +131,7 @@ impl Recording {
         &self.header
     }
 
-    /// The directory it was opened at.
+    /// Returns the directory of the recording.
     pub fn path(&self) -> &Path {
         &self.dir
     }
@@ -151,7 +151,8 @@ impl Recording {
         &self.usdt
     }
 
-    /// Sockets that recorded processes had, by kind; none if nobody counted.
+    /// Returns the number of sockets that recorded processes had, by kind; none if they were not
+    /// counted.
     pub fn sockets(&self) -> &[SocketKind] {
         &self.sockets
     }
@@ -161,12 +162,12 @@ impl Recording {
         self.cost.as_ref()
     }
 
-    /// Returns how it was closed; `None`: it was not, and at most the last unsealed rows are missing.
+    /// Returns how the recording was closed; `None`: it was not, and unsealed rows are missing.
     pub fn closed(&self) -> Option<&Close> {
         self.closed.as_ref()
     }
 
-    /// Returns whether a recorder was still writing it when it was opened.
+    /// Returns whether a recorder was still writing the recording when it was opened.
     pub fn is_live(&self) -> bool {
         self.live
     }
@@ -176,12 +177,12 @@ impl Recording {
         self.torn
     }
 
-    /// Damage found so far: when it was opened, and by scans since.
+    /// Returns the damage found so far: at the opening, and by scans since.
     pub fn problems(&self) -> Vec<Problem> {
         self.lock_checked().problems.clone()
     }
 
-    /// Sealed rows of a table, damaged files included.
+    /// Returns the number of sealed rows of a table, damaged files included.
     pub fn rows<T: Table>(&self) -> u64 {
         self.segments(T::NAME)
             .iter()
@@ -201,14 +202,14 @@ impl Recording {
         self.lock_checked().reads.clone()
     }
 
-    /// First and last time of the sealed rows of all tables; `None` without rows.
+    /// Returns first and last time of the sealed rows of all tables, ns; `None` without rows.
     pub fn time_range_ns(&self) -> Option<(u64, u64)> {
         let segments = || self.holdings.values().flat_map(|holding| &holding.segments);
         let first = segments().map(|segment| segment.first_ns).min()?;
         Some((first, segments().map(|segment| segment.last_ns).max()?))
     }
 
-    /// The files of every table, replaced ones included.
+    /// Returns the files of every table, replaced ones included.
     pub(crate) fn holdings(&self) -> &BTreeMap<String, Holding> {
         &self.holdings
     }
@@ -305,7 +306,7 @@ impl Recording {
         }
     }
 
-    /// Leaves a file out from now on and says why, once.
+    /// Leaves a file out from now on, and reports why once.
     fn set_aside(&self, segment: &Segment, cause: String) {
         let mut checked = self.lock_checked();
         checked.sound.remove(&segment.file);
@@ -329,7 +330,7 @@ pub fn recording_time(path: &Path) -> Option<SystemTime> {
     manifest.is_file().then(|| manifest.modified().ok())?
 }
 
-/// Puts a line in the place of the earlier one with its key, or at the end.
+/// Replaces the line with the same key, or appends the line.
 fn replace<L, K: PartialEq>(lines: &mut Vec<L>, new: L, key: impl Fn(&L) -> K) {
     match lines.iter_mut().find(|line| key(line) == key(&new)) {
         Some(line) => *line = new,
@@ -337,7 +338,7 @@ fn replace<L, K: PartialEq>(lines: &mut Vec<L>, new: L, key: impl Fn(&L) -> K) {
     }
 }
 
-/// Distinguishes a recording from other things that a path may name.
+/// Returns an error if the path is no recording, with what it is instead.
 fn look_at(dir: &Path) -> Result<(), ReadError> {
     let path = dir.to_owned();
     match fs::metadata(dir) {

@@ -134,7 +134,7 @@ fn section<T: Table>(page: &mut String) {
     }
 }
 
-/// Writes the section of a text column: each name that it may hold, and its meaning.
+/// Writes the section of a text column: each possible name with its meaning.
 fn values<T: Copy + Cell>(
     column: &str,
     all: &[T],
@@ -148,12 +148,12 @@ fn values<T: Copy + Cell>(
     }
 }
 
-/// Doc lines as flowing text.
+/// Returns doc lines as flowing text.
 fn paragraph(doc: &str) -> String {
     doc.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Doc lines as a table cell.
+/// Returns doc lines as a table cell.
 fn cell(doc: &str) -> String {
     paragraph(doc).replace('|', "\\|")
 }

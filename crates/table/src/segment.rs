@@ -27,13 +27,13 @@ const GROUP_BYTES: usize = 2 << 20;
 
 /// An open segment without the type of its columns, so that one list holds every table.
 pub(crate) trait OpenTable: Send {
-    /// Table name.
+    /// Returns the name of the table.
     fn table(&self) -> &'static str;
-    /// Rows not sealed.
+    /// Returns the number of rows that are not sealed.
     fn rows(&self) -> u64;
-    /// Bytes encoded so far.
+    /// Returns the bytes encoded so far.
     fn bytes(&self) -> u64;
-    /// Writes what is left and syncs the file, which still has its temporary name. The rows
+    /// Writes the remaining rows and syncs the file, which still has its temporary name. The rows
     /// still count until `reset`.
     fn finish(&mut self) -> Result<Option<FinishedFile>, WriteError>;
     /// Starts again: forgets the rows, sealed by now or given up, and says how many there
@@ -57,7 +57,7 @@ pub(crate) struct OpenSegment<C> {
 }
 
 impl<C: Columns> OpenSegment<C> {
-    /// Makes a segment. No file is made before there are rows for it.
+    /// Makes a segment; its file is created with the first rows.
     pub(crate) fn new(dir: &Path, between: Between) -> Self {
         Self {
             dir: dir.to_owned(),
@@ -70,7 +70,7 @@ impl<C: Columns> OpenSegment<C> {
         }
     }
 
-    /// Adds rows.
+    /// Adds rows to the segment.
     pub(crate) fn append(&mut self, columns: C) -> Result<(), WriteError> {
         let Some((first_ns, last_ns)) = columns.time_range_ns() else {
             return Ok(());
@@ -238,7 +238,7 @@ impl SegmentFile {
         Ok(FinishedFile::new(self.temporary, segment))
     }
 
-    /// The error of the disk if there was one, else that of the encoder.
+    /// Makes the write error: the disk's if there was one, else the encoder's.
     fn write_error(&mut self, source: ParquetError) -> WriteError {
         WriteError::of_writer(
             self.table,

@@ -12,8 +12,7 @@ use parquet::schema::types::{ColumnDescriptor, SchemaDescriptor};
 /// has 64 MiB.
 const MOST_COLUMNS: usize = 512;
 
-/// Returns where in a file the columns are that are `wanted`, without it all; refuses the file if one of them is none of
-/// a table.
+/// Returns where the wanted columns are in a file; refuses a column that no table has.
 pub(crate) fn columns(
     file: &SchemaDescriptor,
     wanted: Option<&SchemaRef>,
@@ -104,7 +103,8 @@ mod tests {
         SchemaDescriptor::new(Arc::new(schema))
     }
 
-    /// A file of one column with this value so many times, in one row each or, where they are `repeated`, in one.
+    /// Writes a file of one column with this value `times` times, in one row each or, if
+    /// `repeated`, in one.
     fn write<T: Physical>(path: &Path, fields: &str, value: &T::T, times: usize, repeated: bool) {
         let properties = WriterProperties::builder()
             .set_compression(Compression::ZSTD(ZstdLevel::default()))
@@ -132,7 +132,7 @@ mod tests {
         assert!(bytes < SMALL_BYTES, "{fields}: {bytes} bytes");
     }
 
-    /// Small files that become large: where each lies, how many rows it has, and why it is refused.
+    /// Writes small files that become large: returns path, number of rows, and why each is refused.
     fn bombs(dir: &Path) -> [(PathBuf, u64, &'static str); 3] {
         let nested = dir.join("nested.parquet");
         let text = ByteArray::from(vec![b'x'; 64 << 10]);
@@ -221,7 +221,7 @@ mod tests {
         }
     }
 
-    /// Every column of a table as its own writer stores it.
+    /// Checks that every column is accepted as its own writer stores it.
     fn is_accepted<T: Table>() {
         let schema = T::Columns::schema();
         let file = ArrowSchemaConverter::new().convert(&schema);

@@ -684,7 +684,8 @@ table! {
 }
 
 impl TcpStage {
-    /// The sending stages with their times. The causes of `congestion_window` are added up.
+    /// Returns the sending stages with their times, ns. The causes of `congestion_window` are added
+    /// up.
     pub fn stages_ns(&self) -> [(Stage, u64); Stage::ALL.len()] {
         let cwnd_ns =
             self.cwnd_startup_ns + self.cwnd_loss_ns + self.cwnd_cwr_ns + self.cwnd_probing_ns;

@@ -119,7 +119,7 @@ impl Writer {
         self.between = between;
     }
 
-    /// The recording's directory.
+    /// Returns the recording's directory.
     pub fn path(&self) -> &Path {
         &self.dir
     }
@@ -175,12 +175,12 @@ impl Writer {
             && self.open.iter().any(|open| open.rows() > 0)
     }
 
-    /// Returns whether so many bytes are open that segments should be sealed, whatever the time.
+    /// Returns whether so many bytes are open that segments should be sealed.
     pub fn is_full(&self) -> bool {
         self.open.iter().map(|open| open.bytes()).sum::<u64>() >= self.options.segment_bytes
     }
 
-    /// Seals if it is due; returns whether it was.
+    /// Seals the segments if that is due; returns whether it was.
     ///
     /// # Errors
     /// As [`Writer::seal`].
@@ -226,7 +226,7 @@ impl Writer {
         failure.map_or(Ok(()), Err)
     }
 
-    /// Completes the file of a table and gives it its name.
+    /// Ends the file of a table and renames it.
     fn finish_table(&mut self, index: usize) -> Result<Option<Segment>, WriteError> {
         let open = &mut self.open[index];
         let Some(finished) = open.finish()? else {
@@ -237,7 +237,7 @@ impl Writer {
         Ok(Some(segment))
     }
 
-    /// Enters sealed files in the manifest, all with one sync.
+    /// Adds sealed files to the manifest, all with one sync.
     fn enter(&mut self, sealed: &[(usize, Segment)]) -> Result<(), WriteError> {
         if sealed.is_empty() {
             return Ok(());
@@ -257,7 +257,8 @@ impl Writer {
         self.journal.append(std::slice::from_ref(line))
     }
 
-    /// Sealed rows of each table so far: what the loss identity calls stored.
+    /// Returns the number of sealed rows of each table so far: stored rows in the account of
+    /// losses.
     pub fn stored(&self) -> &BTreeMap<&'static str, u64> {
         &self.stored
     }
@@ -292,7 +293,7 @@ impl Writer {
     }
 }
 
-/// The directory that holds `path`.
+/// Returns the directory that holds `path`.
 fn parent(path: &Path) -> &Path {
     match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,

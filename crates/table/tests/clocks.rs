@@ -88,12 +88,12 @@ impl Kernel {
     }
 }
 
-/// Between -most and most.
+/// Returns a random number between -most and most.
 fn signed(most: u64, random: &mut Random) -> i64 {
     random.below(2 * most + 1) as i64 - most as i64
 }
 
-/// Times in an interval, in order.
+/// Returns random times in an interval, in order.
 fn times(count: u64, interval: (i64, i64), random: &mut Random) -> Vec<i64> {
     let length = (interval.1 - interval.0) as u64;
     let mut times: Vec<i64> = (0..count)
@@ -146,7 +146,8 @@ fn steer(kernel: &mut Kernel, interval: (i64, i64), random: &mut Random) {
     }
 }
 
-/// Polls at random times and what happened between them.
+/// Simulates a kernel with clocks that are set and adjusted; returns it with pairs and times to
+/// convert.
 fn simulate(random: &mut Random) -> (Kernel, Vec<ClockPair>, Vec<ClockPair>, Vec<i64>) {
     let start_ns = 1_000_000_000 + random.below(1 << 50) as i64;
     let mut kernel = Kernel {

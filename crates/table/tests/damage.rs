@@ -27,7 +27,7 @@ struct Sample {
     closed: bool,
 }
 
-/// A small recording with three segments of calls, or one merged file.
+/// Writes a small recording with three segments of calls, or one merged file.
 fn sample(close: bool) -> Sample {
     let temporary = tempfile::tempdir().expect("temporary directory");
     let dir = temporary.path().join("r.whylat");
@@ -130,8 +130,8 @@ fn check(sample: &Sample, damaged: &Path, what: &str) {
     }
 }
 
-/// Returns whether rows are some of the written segments in order: all but the one at `missing` (counted from zero),
-/// or any where it is `None`.
+/// Returns whether rows are the written segments in order, but for the one at `missing`; any may be
+/// missing if it is `None`.
 fn is_whole_segments(found: &Calls, written: &Calls, missing: Option<usize>) -> bool {
     let segments: Vec<Calls> = (0..SEGMENTS)
         .map(|segment| {

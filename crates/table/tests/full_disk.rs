@@ -46,7 +46,7 @@ fn a_full_disk_loses_only_open_rows() {
     );
 }
 
-/// In the child: its own mounts end with it.
+/// Mounts a small file system in the child: it ends with the child.
 fn mount_small_disk(mount_point: &Path) {
     let none = None::<&str>;
     unshare(CloneFlags::CLONE_NEWNS).expect("mount namespace");
@@ -87,7 +87,7 @@ fn fill_small_disk(mount_point: &Path) {
     assert_eq!(validate(&dir).expect("opens"), []);
 }
 
-/// Later rows fail as well and are counted; the manifest has room of its own.
+/// Writes more rows, which fail and are counted, and closes: the manifest has reserved space.
 fn go_on_and_close(mut writer: Writer, calls: &Calls) -> Loss {
     let before = writer.discarded().get("calls").copied().unwrap_or(0);
     let failed = writer.append(calls.clone()).and_then(|()| writer.seal());
@@ -116,7 +116,7 @@ fn go_on_and_close(mut writer: Writer, calls: &Calls) -> Loss {
     loss
 }
 
-/// Random rows do not pack: some tens of thousands fill the disk.
+/// Appends random rows, which do not pack, until the disk is full.
 fn append_until_full(writer: &mut Writer, random: &mut Random) -> WriteError {
     for _ in 0..200 {
         let rows = rows::<Call>(random, 2_000);
@@ -127,7 +127,7 @@ fn append_until_full(writer: &mut Writer, random: &mut Random) -> WriteError {
     panic!("the disk took 400,000 rows");
 }
 
-/// Takes what little is left.
+/// Fills the rest of the disk.
 fn fill_up(mount_point: &Path) {
     let mut file = fs::File::create(mount_point.join("filler")).expect("create");
     while file.write(&[0; 4_096]).is_ok_and(|written| written > 0) {}

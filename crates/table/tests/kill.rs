@@ -17,7 +17,7 @@ const KILLS: u64 = 200;
 /// Gives the child the place to write; without it [`child_writes_until_killed`] does nothing.
 const CHILD_DIR: &str = "WHYLAT_TABLE_TEST_CHILD";
 
-/// The call with this number: `offset_end` counts, the rest follows from it.
+/// Makes the call with this number: `offset_end` counts, the rest follows from it.
 fn call(number: u64) -> Call {
     Call {
         conn: number % 7,

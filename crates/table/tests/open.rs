@@ -24,7 +24,7 @@ fn create(dir: &Path) -> Result<Writer, WriteError> {
     Writer::create(dir, &header(), WriteOptions::default())
 }
 
-/// The error says what, on which path, and what to do.
+/// Checks that an error says what failed, on which path, and what to do.
 #[track_caller]
 fn assert_clear(error: &dyn std::error::Error, path: &Path) {
     let text = error.to_string();

@@ -35,7 +35,8 @@ impl CpuUse {
         used_ns
     }
 
-    /// Finds the processes. Returns what new ones used since the last time, at most that time: they may have been there before.
+    /// Finds new recorded processes; returns their CPU time since the last call, ns. The result is
+    /// at most the time since then: a process may have existed before.
     fn find(&mut self, hooks: &Hooks<'_>, now_ns: u64) -> u64 {
         let since_ns = self.found_ns.replace(now_ns);
         let most_ns = since_ns.map_or(0, |since_ns| now_ns.saturating_sub(since_ns));

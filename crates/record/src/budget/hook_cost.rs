@@ -37,7 +37,7 @@ impl HookTimer {
         timer
     }
 
-    /// Returns the time that an attached hook adds if it returns at once, ns a run.
+    /// Returns the time that an attached empty hook adds to each run, ns.
     pub(crate) fn finish(self) -> f64 {
         (self.call_ns() - self.before_ns).max(LEAST_NS)
     }
@@ -76,7 +76,7 @@ pub(super) struct HookMeter {
 }
 
 impl HookMeter {
-    /// Begins with what a run costs at least, ns.
+    /// Begins to measure the cost of hooks; `run_ns`: the least cost of a run.
     ///
     /// # Errors
     /// When there can be no more descriptors.

@@ -74,8 +74,8 @@ impl<'a> WindowKeeper<'a> {
         })
     }
 
-    /// Opens a window. Returns its row; none if the kernel does not let a program be attached, which
-    /// [`take_refusal`](Self::take_refusal) says.
+    /// Opens a window and returns its row; no row if the kernel refuses to attach a program.
+    /// [`take_refusal`](Self::take_refusal) has the reason.
     ///
     /// # Errors
     /// When the kernel does not turn its statistics on, or does not let a program run that is loaded.
@@ -96,7 +96,7 @@ impl<'a> WindowKeeper<'a> {
         Ok(row(begin_ns, None))
     }
 
-    /// Closes the window, if one is open. Returns its second row.
+    /// Closes the open window and returns its second row.
     ///
     /// # Errors
     /// When the kernel does not let a program run that is loaded.
@@ -108,8 +108,8 @@ impl<'a> WindowKeeper<'a> {
         Ok(row(begin_ns, Some(end_ns)))
     }
 
-    /// Takes a look. Returns the row of the window that it opens or closes. `before_change` is called before hooks are attached
-    /// or detached.
+    /// Opens or closes a window by the budget, and returns the window's row. `before_change` is
+    /// called before hooks are attached or detached.
     ///
     /// # Errors
     /// As [`open`](Self::open) and [`close`](Self::close).
@@ -142,7 +142,7 @@ impl<'a> WindowKeeper<'a> {
         }
     }
 
-    /// Takes what coverage is to say, if the kernel did not let a program be attached since the last time.
+    /// Returns the coverage of a refusal to attach programs since the last call.
     pub(crate) fn take_refusal(&mut self) -> Option<Coverage> {
         self.refusal.take()
     }
@@ -157,7 +157,7 @@ impl<'a> WindowKeeper<'a> {
     }
 }
 
-/// Says that no window opens any more.
+/// Makes the coverage line: no window opens any more.
 fn off(error: &HooksError) -> Coverage {
     Coverage {
         probe: WINDOWS.to_owned(),

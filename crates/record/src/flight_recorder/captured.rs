@@ -15,7 +15,7 @@ pub(super) struct CapturedIntervals {
 }
 
 impl CapturedIntervals {
-    /// Adds a time. Returns the parts of it that are new, in order.
+    /// Adds an interval; returns the parts of it that were not captured before, in order.
     pub(super) fn add(&mut self, from_ns: u64, until_ns: u64) -> Vec<(u64, u64)> {
         let from_ns = from_ns.max(self.forgotten_until_ns);
         let (mut new, mut at_ns) = (Vec::new(), from_ns);
@@ -46,7 +46,7 @@ impl CapturedIntervals {
         new
     }
 
-    /// Remembers so many of the latest.
+    /// Forgets all but the `most` latest intervals.
     fn forget_oldest(&mut self, most: usize) {
         while self.intervals.len() > most {
             if let Some((_, until)) = self.intervals.pop_front() {

@@ -37,7 +37,7 @@ const READ_AT_ONCE: usize = 64;
 const MOST_PROCESSES: usize = 1_024;
 const NS_PER_S: u64 = 1_000_000_000;
 
-/// Summarises the windows that are kept.
+/// Returns the number and length of kept windows in words.
 pub(crate) fn summary(windows: &RowSet) -> String {
     let activity = &windows.activity;
     let begin_ns = activity.begin_ns.iter().min().copied();
@@ -84,7 +84,7 @@ pub(crate) struct FlightRecorder<'a> {
     counts: WindowCounts,
 }
 
-/// Begins the flight recorder where it is asked for. Without it the recording goes on, and says why.
+/// Begins the flight recorder if the user asked for it; the coverage says why it cannot run.
 pub(crate) fn begin(
     storage: &mut Storage,
     keep: RetentionPolicy,
@@ -105,7 +105,7 @@ pub(crate) fn begin(
     (flight_recorder, Some(coverage))
 }
 
-/// Whether this host lets the flight recorder run.
+/// Returns the coverage line: whether the flight recorder can run on this host.
 pub fn flight_recorder_coverage() -> Coverage {
     let mut storage = Storage::uninit();
     let state = match Flight::begin(&mut storage, None) {
@@ -152,7 +152,7 @@ impl<'a> FlightRecorder<'a> {
         self.counts
     }
 
-    /// Keeps the windows of those new messages that are worth it. Calls `between` between any two.
+    /// Keeps the windows of slow or sampled messages. Calls `between` between any two.
     pub(crate) fn take(
         &mut self,
         received: &ReceivedMessages,
@@ -239,7 +239,7 @@ impl<'a> FlightRecorder<'a> {
         durations.is_slow(message.took_ns)
     }
 
-    /// xorshift64.
+    /// Returns the next random number (xorshift64).
     fn draw(&mut self) -> u64 {
         self.random ^= self.random << 13;
         self.random ^= self.random >> 7;
@@ -256,7 +256,7 @@ impl<'a> FlightRecorder<'a> {
         self.saved_until_ns = now_ns;
     }
 
-    /// Adds to `new` the windows to read for it.
+    /// Adds the windows around a message on its CPUs to `new`.
     fn keep_moment(
         &mut self,
         message: &Message,
@@ -286,7 +286,7 @@ impl<'a> FlightRecorder<'a> {
         windows.activity_windows.push(window);
     }
 
-    /// Adds to `new` the windows to read for it.
+    /// Adds the windows of all CPUs to `new`.
     fn keep_all(
         &mut self,
         message: Option<&Message>,
@@ -325,7 +325,7 @@ impl<'a> FlightRecorder<'a> {
         }));
     }
 
-    /// Reads windows that do not overlap, those that touch as one.
+    /// Reads windows, joining those that touch.
     fn read(&mut self, mut wanted: Vec<Window>, windows: &mut RowSet, between: impl Fn()) {
         wanted.sort_unstable_by_key(|window| (window.cpu, window.from_ns));
         let before = windows.activity.len();

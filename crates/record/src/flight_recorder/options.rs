@@ -27,7 +27,7 @@ pub struct RetentionPolicy {
 pub struct RetentionError(String);
 
 impl RetentionPolicy {
-    /// Returns whether it asks for anything.
+    /// Returns whether the user asked to keep anything.
     pub fn is_asked(&self) -> bool {
         *self != Self::default()
     }
@@ -58,7 +58,7 @@ impl FromStr for RetentionPolicy {
     }
 }
 
-/// Bytes of a size such as `256M` or `1G`, within what the kernel gives and what holds a moment.
+/// Reads a size such as `256M` or `1G`, between the least and the most memory.
 fn memory_bytes(size: &str) -> Option<u64> {
     let (number, unit) = size.split_at_checked(size.len().checked_sub(1)?)?;
     let shift = match unit {

@@ -32,7 +32,7 @@ impl Durations {
         }
     }
 
-    /// Counts a duration. Whether it is slow by those before it.
+    /// Adds a duration; returns whether it is slow in comparison with those before.
     pub(super) fn is_slow(&mut self, duration_ns: u64) -> bool {
         let bucket = bucket_of(duration_ns);
         if self.until_look == 0 {
@@ -49,7 +49,7 @@ impl Durations {
         self.slow_from.is_some_and(|slow_from| bucket >= slow_from)
     }
 
-    /// Below so many, not one would be above the quantile.
+    /// Returns the bucket from which on durations are slow; `None`: too few durations.
     fn look(&self) -> Option<usize> {
         let above = f64::from(self.total) * (1.0 - self.quantile);
         if above < 1.0 {
@@ -67,7 +67,7 @@ impl Durations {
     }
 }
 
-/// The bucket of a duration: below 256 ns each has its own.
+/// Returns the bucket of a duration: below 256 ns each has its own.
 fn bucket_of(duration_ns: u64) -> usize {
     let power = (duration_ns | PARTS).ilog2() - PARTS.ilog2();
     let part = duration_ns >> power;

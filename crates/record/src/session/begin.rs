@@ -10,8 +10,8 @@ use crate::privileges::Privileges;
 use crate::{RecordError, Target, launch};
 
 impl Session<'_> {
-    /// Drains the hooks, polls once, starts the command if there is one, and writes the ready file. If that fails, the
-    /// command does not go on.
+    /// Drains the hooks, polls once, starts the command if there is one, and writes the ready file.
+    /// If that fails, the command does not go on.
     pub(super) fn begin(&mut self) -> Result<Option<Child>, RecordError> {
         self.drain();
         self.poll()?;
@@ -34,8 +34,8 @@ impl Session<'_> {
         begun.map(|()| child)
     }
 
-    /// Keeps the recorder's threads on the CPUs that the user chose for them. The command has started by now, on those that
-    /// it would have without whylat.
+    /// Moves the recorder's threads to the CPUs that the user chose. The command has started by
+    /// now, on those that it would have without whylat.
     fn pin(&self) -> Result<(), RecordError> {
         let Some(cpus) = &self.options.recorder_cpus else {
             return Ok(());
@@ -47,7 +47,7 @@ impl Session<'_> {
             })
     }
 
-    /// Writes the file that says "recording", if one is asked for.
+    /// Writes the ready file, if the user asked for one.
     fn write_ready_file(&self) -> Result<(), RecordError> {
         let Some(path) = &self.options.ready_file else {
             return Ok(());
@@ -59,7 +59,7 @@ impl Session<'_> {
         })
     }
 
-    /// Starts the command. Whoever this process forks meanwhile is recorded from its birth.
+    /// Starts the command, which is recorded from its first instruction on.
     fn start(&mut self, command: &crate::Command) -> Result<Child, RecordError> {
         let own_pid = std::process::id();
         if let Some(hooks) = self.hooks() {

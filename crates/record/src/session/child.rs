@@ -13,7 +13,7 @@ pub(super) fn end(child: &mut Child) {
     let _ = child.wait();
 }
 
-/// Passes a signal on to the command; its end then ends the recording.
+/// Sends a signal on to the command; the recording ends with it.
 pub(super) fn forward(signal: Signal, child: &Child) {
     if let Ok(pid) = i32::try_from(child.id()) {
         // The command may have ended this moment, which is what the signal is for.
@@ -21,7 +21,7 @@ pub(super) fn forward(signal: Signal, child: &Child) {
     }
 }
 
-/// Returns whether the command has ended; what is left of it stays until it is waited for.
+/// Returns whether the command has ended; its status can still be read.
 pub(super) fn has_ended(child: &Child) -> bool {
     let pid = Pid::from_raw(child.id().cast_signed());
     let asked = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;

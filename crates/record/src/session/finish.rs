@@ -29,7 +29,7 @@ struct Totals {
 }
 
 impl Totals {
-    /// Joins the counts of the probes with those of stored rows.
+    /// Returns the losses of all probes, from their counts and the stored rows.
     fn losses(
         &self,
         added: &UserSpaceCounts,
@@ -117,7 +117,7 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Reads the last counts of drops, and what namespaces count.
+    /// Reads the last counts of drops and of network namespaces.
     fn read_drops(&mut self) -> Result<(), RecordError> {
         let mut rows = RowSet::default();
         if let Some(capture) = &self.capture {
@@ -130,21 +130,21 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Says how processes were followed, if that was asked for and hooks were there.
+    /// Writes the coverage line of followed processes, if the user asked for it.
     fn put_follow_coverage(&mut self) -> Option<FollowCounts> {
         let counts = self.hooks()?.follow_counts()?;
         self.sink.pipeline.put_coverage(counts.coverage());
         Some(counts)
     }
 
-    /// Sockets that the recorded processes had, by kind.
+    /// Returns the number of sockets that recorded processes had, by kind.
     fn sockets(&self) -> Result<Vec<SocketKind>, RecordError> {
         let by_hooks = self.hooks().map(Hooks::socket_kinds).transpose()?;
         let by_polls = || self.polls.as_ref().map(Polls::sockets);
         Ok(by_hooks.or_else(by_polls).unwrap_or_default())
     }
 
-    /// Stores the last rows of the probes. Returns what they counted, and the USDT probes that were listened to.
+    /// Stores the last rows of all probes; returns their counts, and the USDT probes.
     fn end_probes(&mut self) -> Result<(Totals, Vec<UsdtProbe>), RecordError> {
         let stamps = self.sink.stamper.take().map(|mut stamper| {
             self.sink.pipeline.store.store_rows(stamper.finish().into());

@@ -92,7 +92,7 @@ impl Session<'_> {
         self.finish(status)
     }
 
-    /// Collects until the end that the options name. Returns the command's status.
+    /// Collects records until the end that the options set; returns the command's status.
     fn collect(&mut self, child: &mut Option<Child>) -> Result<Option<ExitStatus>, RecordError> {
         let ends_ns = self.options.duration.map(|duration| {
             let duration_ns = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
@@ -123,7 +123,7 @@ impl Session<'_> {
         }
     }
 
-    /// Does everything that is due.
+    /// Does all work that is due: drain, poll, walk, write.
     fn tick(&mut self) -> Result<(), RecordError> {
         let now_ns = monotonic_ns();
         if let Some(capture) = &mut self.capture {
@@ -176,7 +176,7 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Moves what is in the rings to the store. Returns how much there was.
+    /// Moves records from the rings to the store; returns their number.
     fn drain(&mut self) -> usize {
         let capture = self.capture.as_mut();
         let taken = capture.map_or(0, |capture| capture.drain(&mut self.sink));
@@ -189,7 +189,7 @@ impl Session<'_> {
         while self.drain() > 0 {}
     }
 
-    /// Saves the windows of the flight recorder, if another process asks for them.
+    /// Saves the flight recorder's windows, if another process asks for that.
     fn answer_snapshot(&mut self) {
         let Some(request) = self.snapshots.as_ref().and_then(SnapshotListener::next) else {
             return;
@@ -237,7 +237,7 @@ impl Session<'_> {
         }
     }
 
-    /// The programs, if there are any.
+    /// Returns the loaded programs; `None` if the recording polls.
     fn hooks(&self) -> Option<&Hooks<'_>> {
         self.capture.as_ref().map(Collector::hooks)
     }

@@ -26,7 +26,7 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// The command's exit code as a shell gives it: its own, or 128 + signal.
+    /// Returns the command's exit code, as a shell reports it: its own, or 128 + signal.
     pub fn command_exit_code(&self) -> Option<u8> {
         let status = self.status?;
         let code = status

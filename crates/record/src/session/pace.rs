@@ -26,7 +26,7 @@ impl Pace {
         self.tick_ms
     }
 
-    /// Notes how much a look found: more makes the next sleep shorter in proportion, little makes it twice as long.
+    /// Adapts the next sleep to the number of records: many make it shorter, few twice as long.
     pub(super) fn note(&mut self, taken: usize) {
         let next_ms = if taken > BATCHES {
             usize::from(self.tick_ms) * BATCHES / taken

@@ -153,7 +153,7 @@ pub fn record(
     session.run(|| begun(RecordingStart { processes }))
 }
 
-/// Begins to keep the budget, if there is one and hooks that it is for.
+/// Begins to open windows within the budget, if the user gave one.
 fn begin_windows<'a>(
     options: &Options,
     hooks: Option<(&'a Hooks<'a>, f64)>,
@@ -167,7 +167,7 @@ fn begin_windows<'a>(
     WindowKeeper::new(hooks, statistics, budget, run_ns).map(Some)
 }
 
-/// Begins to measure what whylat uses from now on, `others` being programs beside those of the hooks.
+/// Begins to measure whylat's own cost; `others`: programs beside those of the hooks.
 fn overhead<'a>(
     hooks: Option<&'a Hooks<'_>>,
     others: impl Iterator<Item = BorrowedFd<'a>>,
@@ -194,7 +194,7 @@ fn begin_store(options: &Options, host: &Host, user: Option<&User>) -> Result<St
     begun.inspect_err(|_| discard(&path))
 }
 
-/// Removes a recording that was created a moment ago and holds nothing but its manifest's first lines.
+/// Removes a recording that has only the first lines of its manifest.
 pub(super) fn discard(path: &Path) {
     // the error that led here is the one to report
     let _ = std::fs::remove_dir_all(path);

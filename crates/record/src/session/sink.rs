@@ -55,7 +55,7 @@ impl CaptureSink for StoreSink<'_> {
 }
 
 impl StoreSink<'_> {
-    /// Notes that this thread has emptied the rings, or could not.
+    /// Notes whether this thread has emptied the rings.
     pub(super) fn note_drained(&self, caught_up: bool) {
         if let Some(watchdog) = &self.watchdog {
             watchdog.note_drained(caught_up);
@@ -69,9 +69,10 @@ impl StoreSink<'_> {
         self.pipeline.read_cpu_if_due(WalkShare::RECORDING, between);
     }
 
-    /// Raises the priority before locks are taken that others may need: no time to yield the CPU. `/proc/PID/maps` and the like
-    /// are read under one of the program itself (`mmap_lock`), hooks attached under one of the kernel's own text (`text_mutex`).
-    /// What else is read takes no lock that lets the CPU go.
+    /// Raises the priority before locks are taken that other programs may need. `/proc/PID/maps`
+    /// and the like are read under one of the program itself (`mmap_lock`), hooks attached under
+    /// one of the kernel's own text (`text_mutex`). What else is read takes no lock that lets the
+    /// CPU go.
     pub(super) fn raise_priority(&self) {
         if let Some(watchdog) = &self.watchdog {
             watchdog.raise_priority();

@@ -82,8 +82,8 @@ pub struct LiveSnapshot<'a> {
     pub only_own: bool,
 }
 
-/// Watches until `each` breaks or `stop` is set. The first snapshot comes at once: it shows what there is, and nothing has
-/// had time to change.
+/// Calls `each` with snapshots until it breaks or `stop` is set. The first snapshot comes at once:
+/// it shows what there is, and nothing has had time to change.
 ///
 /// # Errors
 /// When the target does not exist, or a loaded probe stops working.
@@ -223,7 +223,7 @@ impl Watch<'_> {
         }
     }
 
-    /// Does all that is due, except for a snapshot.
+    /// Does all work that is due, except for a snapshot.
     fn tick(&mut self) -> Result<(), RecordError> {
         self.drain();
         let now_ns = monotonic_ns();
@@ -243,7 +243,7 @@ impl Watch<'_> {
         Ok(())
     }
 
-    /// Moves what is in the rings to the buffer.
+    /// Moves records from the rings to the buffer.
     fn drain(&mut self) {
         if let Some(capture) = &mut self.capture {
             capture.drain(&mut self.pipeline);

@@ -20,7 +20,7 @@ pub(crate) struct Pace {
 }
 
 impl Pace {
-    /// Starts with `asked_ns` between snapshots and at most `most_poll_ns` between polls, until their cost is measured.
+    /// Begins with `asked_ns` between snapshots and at most `most_poll_ns` between polls.
     pub(crate) fn new(asked_ns: u64, most_poll_ns: u64) -> Self {
         Self {
             asked_ns: asked_ns.max(LEAST_POLL_NS),
@@ -40,21 +40,21 @@ impl Pace {
         follow(&mut self.snapshot_cost_ns, cpu_ns);
     }
 
-    /// Mean interval of polls, ns.
+    /// Returns the mean interval of polls, ns.
     pub(crate) fn poll_mean_ns(&self) -> u64 {
         let wanted_ns = (self.asked_ns / POLLS_A_SNAPSHOT).min(self.most_poll_ns);
         let least_ns = (self.poll_cost_ns / POLLS_SHARE) as u64;
         wanted_ns.max(least_ns).max(LEAST_POLL_NS)
     }
 
-    /// Interval of snapshots, ns.
+    /// Returns the interval of snapshots, ns.
     pub(crate) fn interval_ns(&self) -> u64 {
         self.asked_ns
             .max((self.snapshot_cost_ns / SNAPSHOTS_SHARE) as u64)
     }
 }
 
-/// The mean cost lately. One that is dearer counts at once, so that the budget holds.
+/// Updates the mean cost; a higher cost counts at once, so that the budget holds.
 fn follow(cost_ns: &mut f64, cpu_ns: u64) {
     let now_ns = cpu_ns as f64;
     *cost_ns = now_ns.max(*cost_ns * 0.75 + now_ns * 0.25);

@@ -60,8 +60,8 @@ struct Window {
 }
 
 impl ClockMap {
-    /// The map of one clock from its pairs, in the order in which they were read. A pair that is not
-    /// later than the one before is left out and counted.
+    /// Makes the map of one clock from its pairs, in the order in which they were read. A pair that
+    /// is not later than the one before is left out and counted.
     pub fn new<'a>(nature: Nature, pairs: impl IntoIterator<Item = &'a ClockPair>) -> Self {
         let mut map = Self {
             nature,
@@ -94,26 +94,25 @@ impl ClockMap {
         }
     }
 
-    /// Times that the clock was set, or jumped.
+    /// Returns how often the clock was set, or jumped.
     pub fn gaps(&self) -> usize {
         self.runs.len().saturating_sub(1)
     }
 
-    /// Pieces between two readings in which the clock did not run as the kernel was set at both: it
-    /// was set to another rate meanwhile.
+    /// Returns how often the clock's rate changed between two readings.
     pub fn unsteady(&self) -> usize {
         let limited = |piece: &&Piece| matches!(piece, Piece::Limited(_));
         self.pieces.iter().filter(limited).count()
     }
 
-    /// Pairs left out because they were not later than the one before.
+    /// Returns the number of pairs left out because they were not later than the one before.
     pub fn count_disordered(&self) -> u64 {
         self.disordered
     }
 
-    /// The instant of a stamp; `None` when the clock showed that time nowhere between the readings
-    /// (clocks that nobody sets are followed beyond them, with a bound that grows), or when it is no
-    /// time of the reference. A time that it showed twice, as it was set back, is both, in one bound.
+    /// Converts a time of the clock; `None` if the clock did not show that time between the
+    /// readings (clocks that nobody sets are followed beyond them, with a bound that grows). A
+    /// time that it showed twice, as it was set back, is both, in one bound.
     pub fn convert(&self, other_ns: i64) -> Option<Stamp> {
         self.convert_within(other_ns, 0..=u64::MAX)
     }
@@ -145,7 +144,7 @@ impl ClockMap {
         found.and_then(Window::middle_stamp)
     }
 
-    /// The end of a run and of the gap after it.
+    /// Returns the end of a run and of the gap after it, in the other clock's ns.
     fn until_ns(&self, run: &Range<usize>) -> i128 {
         let next = self.readings.get(run.end);
         next.map_or(i128::MAX, |next| next.window.latest_ns)
@@ -175,8 +174,8 @@ impl ClockMap {
         Some(ends.fold(left.hull(right), Window::hull))
     }
 
-    /// A step that is smaller than the windows of both readings around it is not seen. Set back by it,
-    /// the clock shows times from just before a reading again after it.
+    /// Returns the window of a time in the run before or after, if a small step back may have shown
+    /// it again. Set back by it, the clock shows times from just before a reading again after it.
     fn neighbour_window(&self, run: &Range<usize>, index: usize, other_ns: i128) -> Option<Window> {
         let reading = self.readings[index];
         let (from, to) = (index.saturating_sub(1), (index + 2).min(run.end));
@@ -189,7 +188,7 @@ impl ClockMap {
         })
     }
 
-    /// Returns the window of a time before the first reading or after the last one.
+    /// Returns the window of a time before the first reading, or after the last.
     fn window_beyond(&self, run: &Range<usize>, other_ns: i128) -> Option<Window> {
         if self.nature.can_step() {
             let ends =
@@ -221,7 +220,7 @@ impl ClockMap {
     }
 }
 
-/// Returns how the clock came from one reading to the next.
+/// Decides how the clock came from one reading to the next: steady, limited, or by a gap.
 fn judge_piece(nature: Nature, from: &ClockPair, to: &ClockPair) -> Piece {
     let (left, right) = (Reading::from_pair(from), Reading::from_pair(to));
     let joins = |rates: &Rates| left.joins(right, *rates);
@@ -259,7 +258,7 @@ impl Reading {
         }
     }
 
-    /// Returns the window in which it showed a time, counted back from this reading.
+    /// Returns the window in which the clock showed a time, counted back from this reading.
     fn count_back(self, other_ns: i128, rates: Rates) -> Window {
         let (least_ns, most_ns) = rates.reference_ns(self.other_ns - other_ns);
         Window {
@@ -301,7 +300,7 @@ impl Window {
         self.latest_ns - self.earliest_ns
     }
 
-    /// Its middle; half of an odd width is rounded up, as the bound must hold for either side.
+    /// Returns the middle of the window with its error bound; `None` outside of 64 bits.
     fn middle_stamp(self) -> Option<Stamp> {
         let width_ns = self.width_ns();
         Some(Stamp {

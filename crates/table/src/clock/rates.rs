@@ -46,7 +46,7 @@ pub enum Nature {
 }
 
 impl Nature {
-    /// The nature of a clock by its name in `clock_pairs.clock`; `None`: not a known clock.
+    /// Returns the nature of a clock by its name in `clock_pairs.clock`; `None`: unknown.
     pub fn from_name(clock: &str) -> Option<Self> {
         match clock {
             "realtime" | "boottime" => Some(Self::Offset),
@@ -57,12 +57,12 @@ impl Nature {
         }
     }
 
-    /// Returns whether it can be set.
+    /// Returns whether the clock can be set.
     pub(super) fn can_step(self) -> bool {
         matches!(self, Self::Offset | Self::Oscillator)
     }
 
-    /// Returns how far its own rate may be from the counter's, and from what is known of it.
+    /// Returns how far the clock's own rate may differ from the counter's, ppb.
     fn own_ppb(self) -> i128 {
         match self {
             Self::Offset => 0,
@@ -130,21 +130,21 @@ impl Rates {
         }
     }
 
-    /// Returns whether a kernel could run at all of them; what is beyond comes of a damaged file.
+    /// Returns whether a kernel could run at all of these rates; else the file is damaged.
     fn is_possible(&self) -> bool {
         let limit_ppb = PPB / 4;
         self.least_ppb >= -limit_ppb && self.most_ppb <= limit_ppb
     }
 
-    /// Least and most that the reference advances while the clock advances from one reading to a
-    /// later one, `other_ns` apart. Each reading was cut to whole nanoseconds.
+    /// Returns least and most ns of the reference while the clock advances by `other_ns`. Each
+    /// reading was cut to whole nanoseconds.
     pub(super) fn reference_ns(&self, other_ns: i128) -> (i128, i128) {
         let least = (other_ns - 1).max(0) * (PPB + self.least_ppb);
         let most = (other_ns + 1) * (PPB + self.most_ppb);
         (least.div_euclid(PPB), ceil_div(most, PPB))
     }
 
-    /// Most that the clock advances while the reference advances `reference_ns`.
+    /// Returns the most ns of the clock while the reference advances by `reference_ns`.
     pub(super) fn most_other_ns(&self, reference_ns: i128) -> i128 {
         ceil_div(reference_ns * PPB, PPB + self.least_ppb) + 1
     }

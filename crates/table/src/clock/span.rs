@@ -35,7 +35,7 @@ impl BoundedSpan {
         }
     }
 
-    /// Returns the order that it proves.
+    /// Returns which order of begin and end is certain, by the error bounds.
     pub fn order(self) -> Order {
         if self.length_ns.unsigned_abs() <= self.error_ns {
             Order::Open
@@ -59,7 +59,7 @@ pub struct Orders {
 }
 
 impl Orders {
-    /// Counts one.
+    /// Counts a span by its order.
     pub fn count(&mut self, span: BoundedSpan) {
         match span.order() {
             Order::Proved => self.proved += 1,

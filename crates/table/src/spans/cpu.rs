@@ -58,7 +58,7 @@ pub struct CpuTimeline {
 }
 
 impl CpuTimeline {
-    /// Makes a CPU with its first event at `time_ns`.
+    /// Makes the timeline of a CPU with its first event at `time_ns`.
     pub fn new(cpu: Option<u16>, time_ns: u64) -> Self {
         let mut lane = SpanTimeline::default();
         let whole_since = lane.moment(time_ns);
@@ -79,7 +79,7 @@ impl CpuTimeline {
         self.last_ns
     }
 
-    /// Takes note of the time of an event, and of the thread that it shows on the CPU.
+    /// Moves the time on to an event, and switches to the thread that the event shows.
     pub fn advance(
         &mut self,
         time_ns: u64,
@@ -125,8 +125,8 @@ impl CpuTimeline {
         self.open.push((span, activity));
     }
 
-    /// Something ends: the innermost open one of its kind, and of its name if it has one. Those
-    /// within it without an end of their own end with it, unseen. Without any, it began unseen.
+    /// Ends the innermost open activity of this kind, and of this name if it has one. Those within
+    /// it without an end of their own end with it, unseen. Without any, it began unseen.
     pub fn end(&mut self, time_ns: u64, activity: &OpenActivity) {
         let is_it = |(_, open): &(usize, OpenActivity)| {
             open.kind == activity.kind && (activity.name.is_none() || open.name == activity.name)
@@ -158,7 +158,7 @@ impl CpuTimeline {
         self.open.iter().any(|(_, open)| open == activity)
     }
 
-    /// Ends what is open, with all within it: no event shows the end.
+    /// Ends an open activity with all within it: no event shows the end.
     pub fn give_up(&mut self, time_ns: u64, activity: &OpenActivity) {
         if let Some(place) = self.open.iter().rposition(|(_, open)| open == activity) {
             self.close_from(place, time_ns);
@@ -173,8 +173,7 @@ impl CpuTimeline {
         self.leaf = Some((span, end_ns));
     }
 
-    /// Durations and times are not read off the clock at once: a function may seem to end after the
-    /// next event. It ended before.
+    /// Ends a function before the next event, although its rounded duration reaches beyond it.
     fn end_leaf(&mut self, next_ns: u64) {
         let Some((span, end_ns)) = self.leaf.take() else {
             return;
@@ -185,7 +184,7 @@ impl CpuTimeline {
         self.last_ns = self.last_ns.max(end_ns.min(next_ns));
     }
 
-    /// Events were lost, after the last one.
+    /// Marks that events were lost after the last one.
     pub fn lose(
         &mut self,
         message: Rc<str>,

@@ -68,7 +68,7 @@ pub struct SpanTimeline {
 }
 
 impl SpanTimeline {
-    /// Begins a span.
+    /// Begins a span; returns its number.
     pub fn open(&mut self, what: SpanSubject, begin_ns: u64, begin_seen: bool) -> usize {
         let opened = self.next_order();
         self.spans.push(TimelineSpan {
@@ -83,7 +83,7 @@ impl SpanTimeline {
         self.spans.len() - 1
     }
 
-    /// Begins a span that must have begun before the source shows it, around all since `began`.
+    /// Begins a span that began before the source shows it, around all spans since `began`.
     pub fn open_around(&mut self, began: TimelinePoint, what: SpanSubject) -> usize {
         let span = self.open(what, began.time_ns, false);
         self.inferred -= 1;
@@ -101,17 +101,17 @@ impl SpanTimeline {
         (span.end_ns, span.closed, span.end_seen) = (end_ns, closed, end_seen);
     }
 
-    /// Says when a span began.
+    /// Sets when a span began.
     pub fn begin_at(&mut self, span: usize, begin_ns: u64) {
         self.spans[span].begin_ns = begin_ns;
     }
 
-    /// Says that a span began when another did.
+    /// Sets the begin of a span to that of another.
     pub fn begin_with(&mut self, span: usize, other: usize) {
         self.spans[span].begin_ns = self.spans[other].begin_ns;
     }
 
-    /// Says when a span ended.
+    /// Sets when a span ended.
     pub fn end_at(&mut self, span: usize, end_ns: u64) {
         self.spans[span].end_ns = end_ns;
     }

@@ -11,7 +11,7 @@ use whylat_table::{
     Table, TaskKind, TcpEventKind, ValueSource, WaitObject, Waker, Why, ZerocopyInterface,
 };
 
-/// A header of this version.
+/// Makes a header of this version.
 pub fn header() -> Header {
     Header {
         format: FORMAT,
@@ -57,7 +57,7 @@ impl Random {
         &from[self.below(from.len() as u64) as usize]
     }
 
-    /// Often an edge of the type, often small, else anything.
+    /// Returns random bits: often an edge of the type, often a small number.
     fn bits(&mut self) -> u64 {
         match self.below(6) {
             0 => 0,
@@ -154,7 +154,7 @@ fn text<T: Table>(field: &str, random: &mut Random) -> String {
     }
 }
 
-/// The rows at `range`, as their own columns.
+/// Returns the rows at `range`, as their own columns.
 pub fn slice<C: Columns>(columns: &C, range: std::ops::Range<usize>) -> C {
     let mut part = C::default();
     range.for_each(|index| part.push(columns.row(index)));

@@ -36,7 +36,7 @@ impl Simulation {
         }
     }
 
-    /// Runs until one look after another has passed this time. Returns the sums of use and cost.
+    /// Runs looks of the controller until `for_ns` has passed; returns the sums of use and cost.
     fn run(&mut self, load: Load, for_ns: u64, look_ns: u64) -> (f64, f64) {
         let (mut used_ns, mut cost_ns) = (0.0, 0.0);
         let until_ns = self.now_ns + for_ns;

@@ -16,7 +16,7 @@ use super::*;
 /// Commands of bpf(2) that attach (`include/uapi/linux/bpf.h`).
 const ATTACHING: [u64; 2] = [17, 28]; // BPF_RAW_TRACEPOINT_OPEN, BPF_LINK_CREATE
 
-/// From now on, the kernel lets this thread attach no program. Others it still does.
+/// Makes the kernel refuse to attach programs of this thread from now on. Other threads may.
 fn refuse_to_attach() {
     let commands = ATTACHING.map(|command| {
         let is = SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, command);
