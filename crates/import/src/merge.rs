@@ -291,7 +291,7 @@ impl<'a> OpenSpan<'a> {
         }
     }
 
-    /// Returns those that began before this time and end after it. To be asked in the order of time.
+    /// Returns the open spans at a time; call it in the order of time.
     fn at(&mut self, time_ns: u64) -> &[MergedSpan] {
         while let Some(span) = self.next.as_slice().first() {
             if span.begin_ns >= time_ns {

@@ -110,8 +110,7 @@ impl CallStack {
         self.last_ns
     }
 
-    /// Takes a branch. Returns how many earlier ones turned out not to have happened: those of a
-    /// transaction that was rolled back.
+    /// Applies a branch; returns how many earlier branches were rolled back with a transaction.
     pub(crate) fn branch(&mut self, time_ns: u64, branch: Branch) -> u64 {
         self.last_ns = time_ns;
         if branch.kind == BranchKind::TransactionAbort {
@@ -136,7 +135,7 @@ impl CallStack {
         }
     }
 
-    /// Takes an error of the trace, at the last event's time if it has none of its own.
+    /// Applies an error of the trace, at the last event's time if it has no time.
     pub(crate) fn error(&mut self, time_ns: Option<u64>, message: Rc<str>) {
         self.commit();
         let time_ns = self.at(time_ns.unwrap_or(self.last_ns));
@@ -245,7 +244,7 @@ impl CallStack {
         self.lane.moment(time_ns)
     }
 
-    /// The kernel is entered: what ran is put aside.
+    /// Enters the kernel; the functions that ran are put aside.
     fn enter(&mut self, time_ns: u64, kind: ActivityKind, to: &CodeLocation) {
         let entry = self.open(kind, to.function.clone(), time_ns);
         self.put_off(time_ns, PendingBranch::Entry(entry));
@@ -285,7 +284,7 @@ impl CallStack {
         });
     }
 
-    /// The top of the stack ends; of an empty one, what must have called all that it has held.
+    /// Ends the top frame; if the stack is empty, ends a caller around all that it held.
     fn end_top(&mut self, time_ns: u64, seen: bool) {
         let span = match self.stack.frames.pop() {
             Some(frame) => frame.span,
@@ -313,7 +312,7 @@ impl CallStack {
         }
     }
 
-    /// Returns a function that was called before the trace shows it, around all that this stack has held.
+    /// Begins a function that was called before the trace shows it; returns its span.
     fn infer_caller(&mut self, function: Option<Rc<str>>) -> usize {
         let what = self.span_subject(ActivityKind::Function, function);
         let span = self.lane.open_around(self.stack.began, what);
@@ -343,7 +342,7 @@ impl CallStack {
         self.settle_times(self.pending_ns);
     }
 
-    /// The trace is broken from here on, until its next event.
+    /// Ends all spans: the trace is broken until its next event.
     fn break_off(&mut self, time_ns: u64, message: Rc<str>) {
         self.close_all(time_ns);
         self.whole_since = self.lane.moment(time_ns);

@@ -15,19 +15,19 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Counts one that is used.
+    /// Counts a line that is used.
     pub(crate) fn use_one(&mut self) {
         self.read += 1;
         self.used += 1;
     }
 
-    /// Counts one that is not.
+    /// Counts a line that is not used, by its reason.
     pub(crate) fn ignore(&mut self, reason: &'static str) {
         self.read += 1;
         *self.ignored.entry(reason).or_default() += 1;
     }
 
-    /// Takes back that so many were used.
+    /// Moves lines from used to not used.
     pub(crate) fn withdraw(&mut self, count: u64, reason: &'static str) {
         if count > 0 {
             self.used -= count;

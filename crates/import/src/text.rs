@@ -1,6 +1,6 @@
 //! Words and times of traces that are text.
 
-/// Nanoseconds of `SECONDS.FRACTION`. Digits of less than a nanosecond are dropped.
+/// Returns the ns of `SECONDS.FRACTION`; drops digits below a nanosecond.
 pub(crate) fn seconds_ns(text: &str) -> Option<u64> {
     let (seconds, fraction) = text.split_once('.')?;
     let digits = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());

@@ -20,7 +20,7 @@ fn import_both(bytes: &[u8]) {
     }
 }
 
-/// Pieces of lines, joined at random: far more of them parse than of random text.
+/// Generates lines of random pieces; most lines parse.
 fn line() -> impl Strategy<Value = String> {
     let kinds = prop::sample::select(vec![
         "call",
@@ -80,7 +80,7 @@ fn event() -> impl Strategy<Value = String> {
     prop_oneof![20 => event, 1 => Just("CPU:0 [LOST 3 EVENTS]".to_owned())]
 }
 
-/// Sorted by time or not.
+/// Generates a text of lines, sorted by time or not.
 fn text(line: impl Strategy<Value = String>) -> impl Strategy<Value = String> {
     (prop::collection::vec(line, 1..60), any::<bool>()).prop_map(|(mut lines, sorted)| {
         if sorted {

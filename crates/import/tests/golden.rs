@@ -13,8 +13,8 @@ use table::tables::Activity;
 /// A span as the expected text has it: name, begin, and end where the text shows it.
 type Golden = (String, u64, Option<u64>);
 
-/// `-> 21ns BEGIN name` and `-> 21ns END name` lines, the first event at 0. Times have at most
-/// three digits after the point: all of them below 10 µs.
+/// Reads `-> 21ns BEGIN name` and `-> 21ns END name` lines, the first event at 0. Times have at
+/// most three digits after the point: all of them below 10 µs.
 fn golden(text: &str) -> Vec<Golden> {
     let mut open: Vec<(String, u64)> = Vec::new();
     let mut spans = Vec::new();
@@ -50,7 +50,7 @@ fn ns(time: &str) -> Option<u64> {
     Some((number * unit).round() as u64)
 }
 
-/// Our rows in the words of the expected text.
+/// Returns our rows in the form of the expected text.
 fn ours(rows: &[Activity], first_ns: u64) -> Vec<Golden> {
     let mut spans: Vec<Golden> = rows
         .iter()
@@ -77,7 +77,7 @@ fn spans_of(file: &str) -> Option<Vec<Golden>> {
     Some(ours(&rows, first_ns))
 }
 
-/// Spans that one list has and the other has not, with how often.
+/// Returns spans that only one list has, with their number.
 fn difference(ours: &[Golden], golden: &[Golden]) -> BTreeMap<Golden, i32> {
     let mut counts = BTreeMap::new();
     for (spans, sign) in [(ours, 1), (golden, -1)] {

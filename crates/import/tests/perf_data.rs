@@ -35,13 +35,13 @@ fn name(text: &str) -> Vec<u8> {
     bytes
 }
 
-/// A record of the kernel: its body, and pid, tid, time and CPU at its end.
+/// Makes a record of the kernel: body, and pid, tid, time and CPU at its end.
 fn kernel_record(kind: u32, misc: u16, body: &[u8], time_ns: u64, thread: (u32, u32)) -> Vec<u8> {
     let stamp = words(&[halves(thread.0, thread.1), time_ns, 1]);
     record(kind, misc, &[body, &stamp].concat())
 }
 
-/// A packet with its whole address.
+/// Makes a packet with a whole address.
 fn target(header: u8, address: u64) -> Vec<u8> {
     let mut bytes = vec![header | 6 << 5];
     bytes.extend(address.to_le_bytes());
@@ -106,7 +106,7 @@ fn attr() -> Vec<u8> {
     words(&[halves(8, 64), 0, 1, 0x86, 0, 1 << 18, 0, 0])
 }
 
-/// A file as `perf record` writes it.
+/// Makes a file as `perf record` writes it.
 fn file() -> Vec<u8> {
     let (attr, records) = ([attr(), words(&[0, 0])].concat(), records());
     let attrs = (104, attr.len() as u64);
@@ -126,7 +126,7 @@ fn file() -> Vec<u8> {
     [header, attr, records].concat()
 }
 
-/// A stream as `perf record -o -` writes it.
+/// Makes a stream as `perf record -o -` writes it.
 fn stream() -> Vec<u8> {
     let header = [b"PERFILE2".to_vec(), words(&[16])].concat();
     [header, record(64, 0, &attr()), records()].concat()

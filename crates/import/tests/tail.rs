@@ -29,7 +29,7 @@ fn header() -> table::manifest::Header {
     serde_json::from_value(header).expect("a header")
 }
 
-/// A message that a thread takes on CPU 0 at once, and copies until it is done; and that thread.
+/// Makes a message that a thread takes on CPU 0 at once, and the thread's activity.
 fn message(number: u64, tid: u32, (start_ns, done_ns): (u64, u64)) -> (ReceivedMessage, Activity) {
     let row = json!({
         "done_ns": done_ns, "conn": 1, "bytes": 1, "offset_end": number + 1,
@@ -48,7 +48,7 @@ fn message(number: u64, tid: u32, (start_ns, done_ns): (u64, u64)) -> (ReceivedM
     )
 }
 
-/// Explains a message that lasts as long as a trace, beside ordinary ones.
+/// Returns the explanation of a message that lasts as long as a trace, beside ordinary ones.
 fn explained(file: &str) -> Option<Value> {
     let imported = whylat_import::read_perf(&sample(file)?).expect("a branch trace");
     check(&imported);

@@ -26,7 +26,7 @@ pub(crate) struct TraceEvent<'a> {
 }
 
 impl<'a> TraceEvent<'a> {
-    /// `COMM-TID [(TGID)] [CPU] [FLAGS] SECONDS.FRACTION: NAME: BODY`.
+    /// Reads an event line: `COMM-TID [(TGID)] [CPU] [FLAGS] SECONDS.FRACTION: NAME: BODY`.
     pub(crate) fn parse(line: &'a str) -> Option<Self> {
         let (before, cpu, after) = split_cpu(line)?;
         let (first, rest) = split_word(after);
@@ -78,13 +78,14 @@ pub(crate) fn thread(text: &str) -> Option<EventThread<'_>> {
     Some(EventThread { comm, tid, pid })
 }
 
-/// 1000 for six digits after the point, 1 for nine.
+/// Returns the resolution of a time: 1000 ns for six digits after the point, 1 ns for nine.
 pub(crate) fn resolution_ns(time: &str) -> u64 {
     let digits = time.split_once('.').map_or(0, |(_, digits)| digits.len());
     10_u64.pow(9_u32.saturating_sub(digits as u32))
 }
 
-/// `NAME: BODY`. The events of single system calls are `sys_NAME(…)` and `sys_NAME -> …` instead.
+/// Splits `NAME: BODY` of an event. The events of single system calls are `sys_NAME(…)` and
+/// `sys_NAME -> …` instead.
 fn name_and_body(text: &str) -> (&str, &str) {
     let text = text.trim();
     match text.split_once(':') {

@@ -17,7 +17,7 @@ pub(crate) enum GraphEvent<'a> {
 }
 
 impl GraphEvent<'_> {
-    /// Adds the event to the CPU on which it happened.
+    /// Adds the event to the timeline of its CPU.
     pub(crate) fn apply(self, core: &mut CpuTimeline, time_ns: u64, resolution_ns: u64) {
         let activity = |kind, name: Option<&str>| OpenActivity {
             kind,
@@ -40,7 +40,7 @@ impl GraphEvent<'_> {
     }
 }
 
-/// `[DURATION us] | DRAWING`.
+/// Reads a part of a function graph: `[DURATION us] | DRAWING`.
 pub(crate) fn parse(text: &str) -> Option<GraphEvent<'_>> {
     let (duration, drawing) = text.split_once('|')?;
     let duration = duration.trim();
@@ -65,14 +65,15 @@ pub(crate) fn parse(text: &str) -> Option<GraphEvent<'_>> {
     ))
 }
 
-/// `f()`, `f [module]()`, `f(args)`: the name alone.
+/// Returns the function of `f()`, `f [module]()` or `f(args)`.
 fn parse_function(text: &str) -> Option<&str> {
     let name = text.split(['(', '[']).next()?.trim();
     Some(name).filter(|name| !name.is_empty() && !name.contains(' '))
 }
 
-/// `0.123 us`, before it maybe a mark of how long that is (`+ ! # * @ $`). Long ones have fewer decimals, or none
-/// (`trace_print_graph_duration`): the others are not known, and count as zero.
+/// Returns the duration of a text such as `0.123 us`, ns; a mark before it (`+ ! # * @ $`) is
+/// skipped. Long ones have fewer decimals, or none (`trace_print_graph_duration`): the others are
+/// not known, and count as zero.
 fn duration_ns(text: &str) -> Option<u64> {
     let text = text
         .trim_start_matches(['+', '!', '#', '*', '@', '$'])

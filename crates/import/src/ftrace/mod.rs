@@ -20,7 +20,7 @@ const COMMENT: &str = "comments and headings";
 const NO_EVENT: &str = "not an event";
 const NO_TIME: &str = "functions without their time";
 
-/// Reads the text.
+/// Reads a text of ftrace or trace-cmd.
 pub(crate) fn read(text: &str) -> TraceImport {
     let mut reader = FtraceReader::default();
     for line in text.lines() {
@@ -111,7 +111,7 @@ fn drawing(line: &str) -> Option<GraphLine<'_>> {
     Some(GraphLine { time, cpu, text })
 }
 
-/// `bash-12  =>  <idle>-0`: who has the CPU from here on.
+/// Returns the thread that gets the CPU, by a line such as `bash-12  =>  <idle>-0`.
 fn next_thread(text: &str) -> Option<EventThread<'_>> {
     let (_, next) = text.split_once(" => ")?;
     thread(next)
@@ -128,7 +128,8 @@ fn thread_column(text: &str) -> (Option<EventThread<'_>>, &str) {
     }
 }
 
-/// `CPU:1 [LOST 12 EVENTS]`, and what trace-cmd writes: `CPU 1 [12 EVENTS DROPPED]`.
+/// Returns CPU and text of a loss: `CPU:1 [LOST 12 EVENTS]`, or `CPU 1 [12 EVENTS DROPPED]` of
+/// trace-cmd.
 fn parse_loss(line: &str) -> Option<(u16, &str)> {
     let rest = line.strip_prefix("CPU")?;
     let (cpu, message) = rest.get(1..)?.split_once('[')?;

@@ -46,7 +46,7 @@ pub(crate) struct Tracepoints {
 }
 
 impl Tracepoints {
-    /// Returns whether an event of `perf script` is one of these: it has the name of its system.
+    /// Returns whether an event of `perf script` is one that is read; its name has the system, too.
     pub(crate) fn knows(event: &str) -> bool {
         let systems = [
             "sched",
@@ -61,7 +61,7 @@ impl Tracepoints {
             .is_some_and(|(system, _)| systems.contains(&system))
     }
 
-    /// Adds an event.
+    /// Adds an event to the timeline of its CPU.
     pub(crate) fn event(&mut self, event: &TraceEvent<'_>, tally: &mut Tally) {
         if event.cpu.is_none() {
             return tally.ignore(NO_CPU);
@@ -107,7 +107,7 @@ impl Tracepoints {
         core.lose(message.into(), source, &mut self.suspended);
     }
 
-    /// Ends all.
+    /// Ends all open activities.
     pub(crate) fn finish(self, into: &mut Activities) {
         for core in self.cores.into_values() {
             core.finish(into);
@@ -151,7 +151,7 @@ fn read_action<'a>(event: &TraceEvent<'a>) -> Result<EventAction<'a>, &'static s
     known.ok_or(MALFORMED)
 }
 
-/// Reads an event that has the name of a system call or vector in its own.
+/// Reads an event with the name of a system call or vector in its own name.
 fn parse_named<'a>(name: &str) -> Option<EventAction<'a>> {
     if let Some(call) = name.strip_prefix("sys_enter_") {
         return Some(EventAction::Begin(open_activity(
@@ -172,7 +172,7 @@ fn parse_named<'a>(name: &str) -> Option<EventAction<'a>> {
     vector("_exit").map(|vector| EventAction::End(open_activity(ActivityKind::Irq, Some(vector))))
 }
 
-/// `sys_read(fd: 3, …)` and `sys_read -> 0x1`, as the trace file prints them.
+/// Reads a system call as the trace file prints it: `sys_read(fd: 3, …)` and `sys_read -> 0x1`.
 fn syscall<'a>(body: &str) -> Option<EventAction<'a>> {
     let rest = body.strip_prefix("sys_")?;
     let end = rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '_')?;
@@ -213,19 +213,19 @@ fn next(body: &str) -> Option<EventThread<'_>> {
     })
 }
 
-/// Returns the word after `field`, which may hold spaces if it is the last.
+/// Returns the word after `field`; the last field's value may have spaces.
 fn value<'a>(body: &'a str, field: &str) -> Option<&'a str> {
     let (_, value) = body.split_once(field)?;
     Some(value.trim_end()).filter(|value| !value.is_empty())
 }
 
-/// `vec=3 [action=NET_RX]`.
+/// Returns the softirq's name of `vec=3 [action=NET_RX]`.
 fn parse_vector(body: &str) -> Option<&str> {
     let (_, name) = body.split_once("[action=")?;
     name.split(']').next().filter(|name| !name.is_empty())
 }
 
-/// `NR 0 (3, 7f, 10, …)`, the number with its field's name.
+/// Returns the number of a system call: `NR 0 (3, 7f, 10, …)`.
 fn number(body: &str) -> Option<&str> {
     let (number, _) = body.split_once(" (")?;
     number.strip_prefix("NR ")?.parse::<i64>().ok()?;

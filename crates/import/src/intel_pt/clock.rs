@@ -16,7 +16,7 @@ pub(crate) struct TimeConversion {
 }
 
 impl TimeConversion {
-    /// Returns nanoseconds of perf's clock, exactly as perf computes them: modulo 2^64.
+    /// Converts TSC ticks to nanoseconds of perf's clock, exactly as perf does: modulo 2^64.
     pub(crate) fn ns(self, tsc: u64) -> u64 {
         let whole = tsc.checked_shr(self.shift).unwrap_or(0);
         let rest = tsc ^ whole.checked_shl(self.shift).unwrap_or(0);
@@ -78,7 +78,7 @@ impl PtClock {
         self.now
     }
 
-    /// Crystal ticks cannot be counted on: some packets are missing.
+    /// Forgets the count of crystal ticks: some packets are missing.
     pub(crate) fn lose_crystal(&mut self) {
         self.crystal = None;
     }
@@ -122,7 +122,7 @@ impl PtClock {
         });
     }
 
-    /// An MTC packet. One that seems to go back is left out, as perf does.
+    /// Applies an MTC packet; ignores one that seems to go back, as perf does.
     pub(crate) fn mtc(&mut self, payload: u8) {
         let shift = self.ratios.mtc_shift;
         let Some(mut crystal) = self.crystal else {
@@ -144,8 +144,7 @@ impl PtClock {
         self.cycles = Some((self.now, 0));
     }
 
-    /// A CYC packet: so many cycles at the core's frequency. (perf also measures the frequency between
-    /// MTC packets, which is finer where it changes.)
+    /// Applies a CYC packet: `count` cycles at the core's frequency.
     pub(crate) fn cyc(&mut self, count: u64) {
         let Some((since, cycles)) = &mut self.cycles else {
             return;
@@ -159,7 +158,7 @@ impl PtClock {
         self.now = self.now.max(now);
     }
 
-    /// A CBR packet.
+    /// Applies a CBR packet: the ratio of core and bus frequency.
     pub(crate) fn cbr(&mut self, cbr: u8) {
         self.cbr = cbr;
     }
@@ -177,7 +176,7 @@ impl PtClock {
     }
 }
 
-/// Seven bytes with the highest byte that brings them nearest to a reference.
+/// Completes seven bytes of a TSC to the value nearest to a reference.
 fn nearest_tsc(payload: u64, reference: u64) -> u64 {
     let tsc = payload | reference & !(TSC_END - 1);
     if tsc < reference && reference - tsc > TSC_END / 2 {
@@ -189,7 +188,7 @@ fn nearest_tsc(payload: u64, reference: u64) -> u64 {
     tsc
 }
 
-/// Returns the last MTC value of a TMA packet, which has 16 bits: the upper ones are missing.
+/// Completes the MTC value of a TMA packet, which has only 16 bits.
 fn complete_mtc(last_mtc: u32, mtc: u32, shift: u32) -> u32 {
     let Some(missing) = 1_u32.checked_shl(16_u32.saturating_sub(shift)) else {
         return last_mtc;

@@ -144,7 +144,7 @@ impl<'a> Decoder<'a> {
         self.step = 0;
     }
 
-    /// Takes what a packet says of the time. Returns whether that was all.
+    /// Applies a packet's time to the clock; returns whether the packet has nothing else.
     pub(super) fn update_clock(&mut self, packet: PtPacket) -> bool {
         match packet {
             PtPacket::Tsc(payload) => self.clock.tsc(payload),
@@ -200,7 +200,7 @@ impl<'a> Decoder<'a> {
         set
     }
 
-    /// As [`Self::set_address`], if the address can be known.
+    /// Sets the present address if it can be completed.
     pub(super) fn set_if_known(&mut self, address: PtAddress) -> bool {
         let known = self.have_last || matches!(address, PtAddress::Whole(_));
         known && self.set_address(address)
@@ -216,7 +216,8 @@ impl<'a> Decoder<'a> {
         }
     }
 
-    /// Looks for an address. `Some(None)`: found in the group after a PSB, which is no branch.
+    /// Reads packets until an address is known. `Some(None)` : found in the group after a PSB,
+    /// which is no branch.
     fn find_address(&mut self) -> Option<Option<FlowEvent>> {
         if self.state == DecoderState::NoAddress {
             self.have_last = false;
@@ -351,7 +352,7 @@ impl<'a> Decoder<'a> {
         self.decode_interrupt().map(Some)
     }
 
-    /// Decodes what follows a FUP: where the interrupt or exception went.
+    /// Decodes the packets after a FUP: where the interrupt or exception went.
     fn decode_interrupt(&mut self) -> Option<FlowEvent> {
         loop {
             let packet = match self.next_packet()? {

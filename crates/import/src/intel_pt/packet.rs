@@ -12,7 +12,7 @@ pub(crate) enum PtAddress {
 }
 
 impl PtAddress {
-    /// Returns the address, after the one before.
+    /// Returns the whole address, completed by the address before.
     pub(crate) fn after(self, last: u64) -> Option<u64> {
         match self {
             Self::None => None,
@@ -169,7 +169,7 @@ fn decode_mode(second: u8) -> Option<PtPacket> {
     }
 }
 
-/// Five bits of the first byte, seven of each further one.
+/// Decodes a CYC packet: five bits of the first byte, seven of each further one.
 fn decode_cycles(bytes: &[u8]) -> Option<(PtPacket, usize)> {
     let mut count = u64::from(bytes[0] >> 3);
     let mut more = bytes[0] & 4 != 0;

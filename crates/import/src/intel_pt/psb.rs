@@ -13,7 +13,7 @@ enum PsbGroup {
 }
 
 impl Decoder<'_> {
-    /// Looks for a PSB, and reads the group of packets after it.
+    /// Searches for a PSB, and reads the group of packets after it.
     pub(super) fn synchronise(&mut self) -> Option<Option<FlowEvent>> {
         self.tracing = false;
         self.have_last = false;
@@ -84,7 +84,7 @@ impl Decoder<'_> {
         }
     }
 
-    /// Times within a PSB's group count for the events that follow.
+    /// Uses the times within a PSB's group for the events that follow.
     fn note_time(&mut self) {
         self.latest = self.latest.max(self.clock.tsc);
     }

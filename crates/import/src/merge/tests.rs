@@ -31,7 +31,7 @@ const CALL: ActivityKind = ActivityKind::Syscall;
 const IRQ: ActivityKind = ActivityKind::Irq;
 const FUNCTION: ActivityKind = ActivityKind::Function;
 
-/// A thread of one call, which an interrupt comes into, and then another thread.
+/// Makes the spans of a thread with one call, an interrupt within it, and another thread.
 fn recorded() -> Activities {
     rows(
         &[
@@ -157,7 +157,7 @@ fn a_time_that_cannot_be_converted_is_counted() {
     assert_eq!(merged.activities, recorded());
 }
 
-/// Returns spans as one thread makes them: each within the one around it.
+/// Generates spans as one thread makes them: each within the span around it.
 fn nested(depth_most: u16, from_ns: u64) -> impl Strategy<Value = Vec<(u64, u64, u16)>> {
     prop::collection::vec((0_u64..12, 1_u64..30, 0..=depth_most), 1..40).prop_map(move |parts| {
         let mut rows: Vec<(u64, u64, u16)> = Vec::new();

@@ -28,7 +28,7 @@ struct PendingAck {
 pub struct PendingAcks(VecDeque<PendingAck>);
 
 impl PendingAcks {
-    /// An ACK passes. `near`: the round trip to the end that it is for.
+    /// Adds an ACK that passes the capture. `near`: the round trip to its receiver.
     pub fn push(&mut self, now_ns: u64, near: &SideTrip, stamp: Option<u32>, ack: ArrivedAck) {
         let travel_ns = travel_ns(near);
         let arrives_ns = now_ns.saturating_add(travel_ns);
@@ -59,8 +59,9 @@ impl PendingAcks {
     }
 }
 
-/// Returns how long an ACK takes to an end and what answers it back, ns. The least round trip is of a sample, and others
-/// may be shorter: an answer must not seem to come before.
+/// Returns the time from the capture to an end and back, ns, not above the shortest sample. The
+/// least round trip is of a sample, and others may be shorter: an answer must not seem to come
+/// before.
 fn travel_ns(near: &SideTrip) -> u64 {
     let least_ns = near.least_ns.unwrap_or(0);
     if least_ns < NEAR_NS {
@@ -90,7 +91,7 @@ mod tests {
         }
     }
 
-    /// Four ACKs, a millisecond apart, and 8 ms to the sender and back.
+    /// Makes four ACKs, 1 ms apart, with 8 ms to the sender and back.
     fn acks() -> PendingAcks {
         let mut near = SideTrip::default();
         near.add(8 * MS);

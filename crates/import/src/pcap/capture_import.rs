@@ -29,7 +29,7 @@ pub struct CaptureImport {
 }
 
 impl CaptureImport {
-    /// Counts a connection that is over, and writes its last rows.
+    /// Counts a closed connection, and writes its last rows.
     pub(super) fn finish(&mut self, mut connection: Connection, rows: &mut RowSet) {
         connection.finish(rows);
         if connection.is_failed() {

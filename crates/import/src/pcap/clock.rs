@@ -53,7 +53,7 @@ impl SenderClock {
             .map_or(0, |later_ns| later_ns.saturating_sub(TICK_NS / 2))
     }
 
-    /// Returns whether its tick is the one that is read.
+    /// Returns whether the tick of the sender's timestamps is known.
     pub fn is_known(&self) -> bool {
         self.is_known
     }

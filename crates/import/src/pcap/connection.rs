@@ -84,7 +84,7 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// Begins with its first segment.
+    /// Begins a connection with its first segment.
     pub fn new(conn: u64, segment: &Segment) -> Self {
         let now_ns = segment.time_ns;
         let ends = [segment.source, segment.target];
@@ -141,7 +141,7 @@ impl Connection {
         one.or(other).map(|_| one.unwrap_or(0) + other.unwrap_or(0))
     }
 
-    /// Adds a segment. Returns whether it is a copy that was left out.
+    /// Adds a segment to the connection; returns whether it was a copy and left out.
     pub fn add(&mut self, segment: &Segment, vantage: Vantage, rows: &mut RowSet) -> bool {
         let from = self.sender(segment);
         if self.halves[from].recent.is_copy(segment) {
@@ -177,7 +177,7 @@ impl Connection {
         false
     }
 
-    /// Puts the capture where the user says that it was made.
+    /// Sets the place of the capture, as the user gave it.
     fn set_vantage(&mut self, vantage: Vantage) {
         let near = match vantage {
             Vantage::Estimated => return,
@@ -221,7 +221,7 @@ impl Connection {
         self.apply_syn_options();
     }
 
-    /// Works out what the SYNs agreed on.
+    /// Applies the options that both SYNs have: window scale, timestamps, SACK.
     fn apply_syn_options(&mut self) {
         const TIMESTAMP_BYTES: u32 = 12;
         let [one, other] = &self.halves;
@@ -285,7 +285,7 @@ impl Connection {
         }
     }
 
-    /// The connection is established: its stages begin.
+    /// Marks the connection as established: its stages begin.
     fn open(&mut self, now_ns: u64) {
         self.times.opened_ns = Some(now_ns);
         for half in &mut self.halves {
@@ -439,7 +439,7 @@ impl Connection {
         }
     }
 
-    /// Returns whether it waits for something that time alone brings.
+    /// Returns whether the connection waits for this kind of timer.
     pub fn is_waiting(&self, kind: WaitKind) -> bool {
         let is_closed = self.times.closed_ns.is_some();
         match kind {
@@ -459,7 +459,7 @@ impl Connection {
         over_ns.min(self.runs.due_ns().unwrap_or(u64::MAX))
     }
 
-    /// Writes what is due by now. Returns whether the connection is over.
+    /// Writes rows that are due by now; returns whether the connection is over.
     pub fn pass_time(&mut self, now_ns: u64, rows: &mut RowSet) -> bool {
         let run = self
             .runs
@@ -486,7 +486,7 @@ impl Connection {
         }
     }
 
-    /// Ends it: writes what is left.
+    /// Ends the connection, and writes its last rows.
     pub fn finish(&mut self, rows: &mut RowSet) {
         let run = self.runs.take(u64::MAX);
         self.write_run(run, rows);

@@ -46,7 +46,7 @@ impl PacketKey {
 pub struct RecentPackets(VecDeque<(u64, PacketKey)>);
 
 impl RecentPackets {
-    /// Adds a segment, unless it is a copy of one that is there. Returns whether it is.
+    /// Remembers a segment; returns whether it is a copy of one seen before.
     pub fn is_copy(&mut self, segment: &Segment) -> bool {
         let Some(key) = PacketKey::from_segment(segment) else {
             return false;

@@ -43,7 +43,7 @@ impl<T> Default for DueQueues<T> {
 }
 
 impl<T: Copy> DueQueues<T> {
-    /// Puts a connection into the queues in which it is to be, and not yet is.
+    /// Adds a connection to the queues of its timers, unless it is there already.
     pub fn push(
         &mut self,
         now_ns: u64,
@@ -60,7 +60,7 @@ impl<T: Copy> DueQueues<T> {
         }
     }
 
-    /// Removes and returns one that is due by now.
+    /// Removes and returns a connection with a timer that is due by now.
     pub fn pop(&mut self, now_ns: u64) -> Option<(WaitKind, T)> {
         let mut queues = WAITS.into_iter().zip(&mut self.0);
         queues.find_map(|((kind, _), queue)| {
@@ -71,7 +71,7 @@ impl<T: Copy> DueQueues<T> {
 }
 
 impl QueuedKinds {
-    /// It was taken from the queue of a kind.
+    /// Notes that a connection left the queue of a kind.
     pub fn remove(&mut self, kind: WaitKind) {
         for ((other, _), is_queued) in WAITS.into_iter().zip(&mut self.0) {
             *is_queued &= other != kind;

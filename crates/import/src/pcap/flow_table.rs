@@ -63,7 +63,7 @@ pub struct FlowTable {
 }
 
 impl FlowTable {
-    /// Starts without connections.
+    /// Makes an empty table of connections.
     pub fn new(vantage: Vantage) -> Self {
         Self {
             places: HashMap::default(),

@@ -121,7 +121,7 @@ impl Half {
         self.ids.add(id, segments);
     }
 
-    /// Adds its SYN.
+    /// Adds the SYN of this direction.
     pub fn begin(&mut self, segment: &Segment) {
         self.space = Some(SequenceSpace::new(segment.seq.wrapping_add(1)));
         self.has_syn = true;
@@ -130,7 +130,7 @@ impl Half {
         self.is_sack = Some(segment.options.is_sack_permitted);
     }
 
-    /// Starts in the middle, at this sequence number, if it has not started.
+    /// Starts in the middle of the stream, at this sequence number, if it has not started.
     pub fn join(&mut self, seq: u32) -> SequenceSpace {
         *self.space.get_or_insert_with(|| SequenceSpace::new(seq))
     }
@@ -152,7 +152,7 @@ impl Half {
         self.fin.map_or(passed, |fin| passed.min(fin - 1))
     }
 
-    /// Returns the bytes out, as they are at the place of the capture.
+    /// Returns the bytes in flight at the place of the capture.
     pub fn flight_bytes(&self) -> Offset {
         self.next - self.una
     }
@@ -178,14 +178,15 @@ impl Half {
         self.clock.sent_ns(segment.time_ns)
     }
 
-    /// Passes ACKs to the ledger that arrived by now. `echo`: the latest timestamp that this end has.
+    /// Applies ACKs that have arrived at the sender by now. `echo` : the latest timestamp that this
+    /// end has.
     pub fn settle(&mut self, now_ns: u64, echo: Option<u32>) {
         while let Some((at_ns, ack)) = self.acks.pop(now_ns, echo) {
             self.ledger.acknowledge(at_ns, ack);
         }
     }
 
-    /// Passes ACKs to the ledger that arrived before what is on its way to the capture left.
+    /// Applies ACKs that arrived before the data on its way to the capture was sent.
     pub fn settle_passed(&mut self, now_ns: u64) {
         let delay_ns = match self.clock.is_known() {
             true => self.clock.delay_ns().max(0).unsigned_abs(),
@@ -194,8 +195,8 @@ impl Half {
         self.settle(now_ns.saturating_sub(delay_ns), None);
     }
 
-    /// The other end acknowledged. `near`: the round trip to this end; `far`: to the other. Returns whether the receiver's
-    /// delayed-ACK timer sent the ACK.
+    /// Applies an ACK of the other end; returns whether its delayed-ACK timer sent it. `near`: the
+    /// round trip to this end; `far`: to the other.
     pub fn acknowledge(
         &mut self,
         segment: &Segment,
@@ -249,7 +250,8 @@ impl Half {
         is_by_timer
     }
 
-    /// `delay_ns`: the path's, before the capture. It counts when the sender's clock is known, then that of earlier segments, too.
+    /// Adds a round trip; `delay_ns`: its part before the capture. The delay counts once the
+    /// sender's clock is known, then also that of earlier segments.
     fn count_trip(&mut self, ns: u64, delay_ns: i64, is_by_timer: bool) {
         self.delays_ns = self.delays_ns.saturating_add(delay_ns);
         let row = &mut self.ledger.row;
@@ -279,7 +281,7 @@ impl Half {
         }
     }
 
-    /// Takes selective ACKs. Returns whether the first block reports a duplicate (RFC 2883).
+    /// Applies selective ACKs; returns whether the first block reports a duplicate (RFC 2883).
     fn take_sack(&mut self, segment: &Segment, ack: Offset) -> bool {
         let (Some(space), [Some(first), second, ..]) = (self.space, segment.options.sack) else {
             return false;
@@ -302,7 +304,7 @@ impl Half {
         self.full_bytes().map(i64::from)
     }
 
-    /// Returns the size of a full segment, bytes, as a column has it.
+    /// Returns the size of a full segment, bytes; `None` if unknown.
     pub fn full_bytes(&self) -> Option<u32> {
         let seen = self.counts.largest_bytes;
         self.peer_mss.or(match seen {
@@ -325,7 +327,7 @@ impl Half {
         }
     }
 
-    /// Returns whether offsets are known: its SYN or data passed.
+    /// Returns whether offsets are known: a SYN or data has passed.
     fn is_begun(&self) -> bool {
         self.has_syn || self.counts.data_segments > 1
     }
@@ -382,7 +384,8 @@ impl Half {
         passage
     }
 
-    /// A keep-alive repeats the last byte or none of what was acknowledged; a probe of a closed window, too.
+    /// Returns whether a segment is a keep-alive or a probe of a zero window: it repeats
+    /// acknowledged bytes.
     fn is_probe(&self, segment: &Segment, first: Offset, end: Offset) -> bool {
         let is_closed = self.ledger.is_window_closed();
         segment.bytes <= 1
@@ -432,7 +435,7 @@ impl Half {
         }
     }
 
-    /// Returns by what means a segment was retransmitted.
+    /// Returns why a segment was retransmitted: by timer, fast, or as a probe.
     fn kind(&self, context: SendContext, end: Offset) -> RetransmitKind {
         let silent_ns = context.sent_ns.saturating_sub(self.ledger.progress_ns());
         let is_shown = self.sacked > end || self.duplicate_acks >= 3 || self.recovery_end.is_some();

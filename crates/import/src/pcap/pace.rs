@@ -58,7 +58,7 @@ impl DeliveryPace {
         }
     }
 
-    /// Ends the rate if it lasted, and begins another.
+    /// Ends the measured rate if it lasted long enough, and begins another.
     fn measure_rate(
         &mut self,
         row: &mut TcpStage,

@@ -21,7 +21,7 @@ pub struct SideTrip {
 }
 
 impl SideTrip {
-    /// Adds a sample.
+    /// Adds a sample, ns.
     pub fn add(&mut self, ns: u64) {
         match self.is_smoothed {
             false => (self.smoothed_ns, self.deviation_ns) = (ns, ns / 2),
@@ -55,7 +55,7 @@ pub struct EchoTrip {
 }
 
 impl EchoTrip {
-    /// A segment passes. Of several with the same timestamp the first counts: none was there before it.
+    /// Notes a segment with this timestamp; of several with the same one the first counts.
     pub fn pass(&mut self, now_ns: u64, stamp: u32) {
         let Some(latest) = self.latest else {
             self.latest = Some(stamp);
@@ -67,7 +67,7 @@ impl EchoTrip {
         }
     }
 
-    /// The other end echoes. Returns the time since this timestamp passed, ns.
+    /// Returns the time since the echoed timestamp passed, ns.
     pub fn take_echo(&mut self, now_ns: u64, echo: u32) -> Option<u64> {
         let (stamp, since_ns) = self.waiting?;
         if echo != stamp && !is_after(echo, stamp) {
@@ -78,7 +78,7 @@ impl EchoTrip {
     }
 }
 
-/// Returns whether a timestamp is later than another: they wrap.
+/// Returns whether a timestamp is later than another, which may have wrapped.
 pub fn is_after(one: u32, other: u32) -> bool {
     one != other && one.wrapping_sub(other) < 1 << 31
 }
@@ -112,12 +112,12 @@ impl PendingSegments {
         }
     }
 
-    /// A segment was retransmitted: what waits is not measured (Karn's algorithm).
+    /// Drops pending segments after a retransmission: they are not measured (Karn's algorithm).
     pub fn clear(&mut self) {
         self.probes.clear();
     }
 
-    /// Takes what is acknowledged. Returns the last segment of it.
+    /// Removes acknowledged segments, and returns the last of them.
     pub fn acknowledge(&mut self, ack: Offset) -> Option<Probe> {
         let mut last = None;
         while let Some(probe) = self.probes.front().copied()

@@ -42,7 +42,7 @@ impl Connection {
         rows.tcp_events.push(row);
     }
 
-    /// Returns whether it was asked for and never established.
+    /// Returns whether the connection was attempted and never established.
     pub fn is_failed(&self) -> bool {
         self.times.syn_ns.is_some()
             && self.times.opened_ns.is_none()
@@ -107,7 +107,7 @@ impl Connection {
         }
     }
 
-    /// Returns the `tcp_info` of an end's socket, as far as packets show it.
+    /// Makes a sample of an end's socket, with the fields that packets show.
     pub fn sample(&self, end: usize, kind: SampleKind) -> TcpSample {
         let (half, other) = (&self.halves[end], &self.halves[1 - end]);
         let counts = &half.counts;

@@ -79,7 +79,7 @@ pub struct Segment {
     pub is_marked: bool,
 }
 
-/// Converts a packet; the error says why it is no TCP segment.
+/// Converts a packet to a segment; the error says why it has no TCP segment.
 pub fn parse(head: PacketHead, data: &[u8]) -> Result<Segment, &'static str> {
     let packet = Packet {
         time_ns: head.time_ns,
@@ -193,7 +193,7 @@ impl Packet {
         }
     }
 
-    /// GRE (RFC 2784 and 2890): checksum, key and sequence number have four bytes each, if they are there.
+    /// Reads a GRE packet (RFC 2784 and 2890) and what is in the tunnel.
     fn parse_gre(self, data: &[u8]) -> Result<Segment, &'static str> {
         let flags = read_u16(data, 0)?;
         let optional = (flags & 0xb000).count_ones() as usize;
@@ -204,7 +204,7 @@ impl Packet {
         self.within_tunnel()?.of_type(read_u16(data, 2)?, inner)
     }
 
-    /// VXLAN (RFC 7348): a UDP header, flags and the network's number, then a frame.
+    /// Reads a VXLAN packet (RFC 7348) and the frame in the tunnel.
     fn parse_vxlan(self, data: &[u8]) -> Result<Segment, &'static str> {
         let is_vxlan = VXLAN_PORTS.contains(&read_u16(data, 2)?) && data.get(8) == Some(&0x08);
         if !is_vxlan {

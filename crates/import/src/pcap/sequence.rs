@@ -90,7 +90,7 @@ impl GapList {
         Some(filled)
     }
 
-    /// Removes all gaps before this offset. Returns their bytes.
+    /// Removes all gaps before this offset; returns their bytes.
     pub fn close_before(&mut self, end: Offset) -> u64 {
         let mut closed = 0;
         self.0.retain_mut(|gap| {

@@ -57,7 +57,7 @@ impl Interface {
         }
     }
 
-    /// Converts a time of its clock.
+    /// Converts a time of the interface's clock to ns since 1970.
     fn time_ns(&self, steps: u64) -> u64 {
         let steps_per_s = self.steps_per_s.max(1);
         // Steps of micro- or nanoseconds, the usual ones, need no division of 128 bits.
@@ -97,7 +97,7 @@ enum Step<T> {
 }
 
 impl PacketReader {
-    /// Opens a file by its first bytes.
+    /// Opens a capture file by its first bytes.
     ///
     /// # Errors
     /// When it is no capture.

@@ -63,7 +63,7 @@ impl TurnRuns {
         })
     }
 
-    /// Takes the open run if it has gone on for no longer than until `until_ns`.
+    /// Returns the open run if it began before `until_ns`.
     pub fn take(&mut self, until_ns: u64) -> Option<ByteRun> {
         self.open.take_if(|open| open.last_ns <= until_ns)
     }
@@ -76,7 +76,7 @@ impl TurnRuns {
 }
 
 impl ByteRun {
-    /// Converts it to a row of the client's end. `away_ns`: the client is so far away, one way.
+    /// Makes the row of a call at the client's end. `away_ns`: one-way time to the client.
     pub fn row(&self, conn: u64, thread: u32, away_ns: u64) -> Call {
         let moved = |ns: u64| match self.is_request {
             true => ns.saturating_sub(away_ns),

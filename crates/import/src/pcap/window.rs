@@ -31,8 +31,8 @@ pub struct AnnouncedWindow {
 }
 
 impl WindowRoom {
-    /// A window was announced. `out`: the sender's next offset, and its largest segment. Returns for how long the reader
-    /// kept it closed until now, ns.
+    /// Applies an announced window; returns how long the reader kept it closed until now, ns.
+    /// `out`: the sender's next offset, and its largest segment.
     pub fn announce(&mut self, now_ns: u64, window: AnnouncedWindow, out: (Offset, i64)) -> u64 {
         let (next, mss) = out;
         let edge = self.edge.map_or(window.edge, |edge| edge.max(window.edge));
@@ -54,14 +54,14 @@ impl WindowRoom {
         }
     }
 
-    /// The connection ended. Returns as [`Self::announce`].
+    /// Ends the connection; returns how long the window was closed, as [`Self::announce`].
     pub fn finish(&mut self, now_ns: u64) -> u64 {
         let since_ns = self.small_since_ns.or(self.full_since_ns);
         since_ns.map_or(0, |since_ns| now_ns.saturating_sub(since_ns))
     }
 }
 
-/// Begins a span that is on, unless it lasts already, or ends it. Returns how long one lasted that ends now, ns.
+/// Begins a span that is on, or ends it; returns the length of the ended one, ns.
 fn end_span(since_ns: &mut Option<u64>, is_on: bool, now_ns: u64) -> u64 {
     if is_on {
         since_ns.get_or_insert(now_ns);

@@ -59,7 +59,7 @@ fn perf_branches(text: &str) -> (Vec<Event>, Vec<Event>) {
     (branches, errors)
 }
 
-/// Returns the branches and errors that this crate decodes.
+/// Returns the branches and errors that this crate decodes from a file.
 fn decoded_branches(bytes: &[u8]) -> (Vec<Event>, Vec<Event>) {
     let file = PerfData::parse(bytes).expect("perf.data");
     let sideband = Sideband::read(&file, &mut Tally::default());

@@ -20,7 +20,7 @@ impl<'a> FieldReader<'a> {
         self.read_array().map(u64::from_le_bytes)
     }
 
-    /// Leaves bytes out.
+    /// Skips bytes; `None` if too few are left.
     pub(crate) fn skip(&mut self, count: usize) -> Option<()> {
         self.0 = self.0.get(count..)?;
         Some(())

@@ -171,7 +171,7 @@ impl EventAttr {
     }
 }
 
-/// The record at a byte, and where the next one is.
+/// Returns the record at a byte, and the place of the next one.
 fn record_at(bytes: &[u8], at: u64) -> Option<(PerfRecord<'_>, u64)> {
     let mut header = FieldReader(byte_range(bytes, at, at.checked_add(8)?)?);
     let (kind, misc, len) = (header.u32()?, header.u16()?, header.u16()?);

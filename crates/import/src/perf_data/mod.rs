@@ -17,7 +17,7 @@ use sideband::Sideband;
 use crate::TraceImport;
 use crate::error::ImportError;
 
-/// Reads a file.
+/// Reads a file of `perf record`.
 ///
 /// # Errors
 /// When its header makes no sense, or it holds nothing that is an activity.

@@ -46,7 +46,7 @@ pub(crate) struct Sideband {
 }
 
 impl Sideband {
-    /// Sorts the records, and counts those that are of no use.
+    /// Reads the records beside the trace, and counts those that are not used.
     pub(crate) fn read(file: &PerfData<'_>, tally: &mut Tally) -> Self {
         let mut sideband = Self::default();
         for record in &file.records {
@@ -67,7 +67,7 @@ impl Sideband {
         sideband
     }
 
-    /// Takes a record. Whether it is of use; `None`: it is cut off.
+    /// Reads one record; returns whether it is used; `None`: it is cut off.
     fn take_record(&mut self, record: &PerfRecord<'_>, stamp: RecordStamp) -> Option<bool> {
         let fields = FieldReader(record.body);
         match record.kind {
@@ -175,7 +175,7 @@ impl Sideband {
         Some(Rc::clone(&mapping.file))
     }
 
-    /// Stores which thread had which CPU.
+    /// Adds the spans of threads on CPUs.
     pub(crate) fn store_tasks(&self, into: &mut Activities) {
         for (cpu, switches) in &self.switches {
             let Some((first_ns, _)) = switches.first() else {

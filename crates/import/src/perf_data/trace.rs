@@ -125,7 +125,7 @@ fn apply_event(
     }
 }
 
-/// Returns the code of a file without its symbols, as from the text of `perf script`.
+/// Returns the name for code of a file without symbols, as `perf script` prints it.
 fn bracketed(file: &str) -> Rc<str> {
     format!("[{file}]").into()
 }
@@ -232,7 +232,7 @@ fn join_queues(file: &PerfData<'_>, snapshots: bool) -> BTreeMap<(u32, usize), A
     queues
 }
 
-/// Index, reference, thread and CPU of an AUXTRACE record; a thread or CPU may be any.
+/// Returns index, reference, thread and CPU of an AUXTRACE record.
 fn buffer(record: &PerfRecord<'_>) -> Option<(u32, u64, Option<u32>, Option<u32>)> {
     if record.kind != record_type::AUXTRACE {
         return None;

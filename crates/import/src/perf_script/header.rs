@@ -67,7 +67,7 @@ fn split_time(line: &str) -> Option<(&str, u64, &str)> {
 
 type ThreadFields<'a> = (Option<&'a str>, Option<u32>, Option<u32>, Option<u16>);
 
-/// `COMM PID/TID [CPU]`, each but the thread optional; a command name may hold spaces.
+/// Reads `COMM PID/TID [CPU]`; all but the thread are optional, and a name may have spaces.
 fn parse_thread(text: &str) -> Option<ThreadFields<'_>> {
     let mut text = text.trim_end();
     let mut cpu = None;
@@ -93,7 +93,7 @@ fn number(text: &str) -> Option<Option<u32>> {
     }
 }
 
-/// `[PERIOD] EVENT:`, and the rest of the line.
+/// Returns the event of `[PERIOD] EVENT:`, and the rest of the line.
 fn parse_event(text: &str) -> Option<(&str, &str)> {
     let text = text.trim_start();
     let (first, rest) = split_word(text);

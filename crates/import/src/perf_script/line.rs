@@ -43,7 +43,8 @@ impl<'a> TraceError<'a> {
         line.trim_start().starts_with(ERROR)
     }
 
-    /// ` instruction trace error type T [time S.NS] cpu C pid P tid T ip IP code N: MESSAGE`.
+    /// Reads an error line: ` instruction trace error type T [time S.NS] cpu C pid P tid T ip IP
+    /// code N: MESSAGE`.
     pub(crate) fn parse(line: &'a str) -> Option<Self> {
         let rest = line.trim_start().strip_prefix(ERROR)?;
         let (fields, message) = rest.split_once(": ")?;
@@ -71,7 +72,7 @@ impl<'a> TraceError<'a> {
     }
 }
 
-/// Returns the part of a branch's line after its head: `KIND [(FLAGS)] IP SYMBOL (DSO) => IP SYMBOL (DSO)`.
+/// Reads the branch of a line: `KIND [(FLAGS)] IP SYMBOL (DSO) => IP SYMBOL (DSO)`.
 pub(crate) fn parse_branch(text: &str, names: &mut NameInterner) -> Option<Branch> {
     let (from, to) = text.split_at(text.rfind(" => ")?);
     let (to, _) = parse_place(&to[4..], names)?;
@@ -122,7 +123,7 @@ fn kind(text: &str) -> Option<(FlowEdge, BranchKind, bool, &str)> {
     }
 }
 
-/// `IP SYMBOL+0xOFFSET (DSO)`, and whether there was a symbol.
+/// Returns the place of `IP SYMBOL+0xOFFSET (DSO)`, and whether it has a symbol.
 pub(crate) fn parse_place(text: &str, names: &mut NameInterner) -> Option<(CodeLocation, bool)> {
     let (first, rest) = split_word(text);
     let address = address(first)?;
@@ -143,7 +144,7 @@ pub(crate) fn parse_place(text: &str, names: &mut NameInterner) -> Option<(CodeL
     Some((CodeLocation { address, function }, named))
 }
 
-/// `memcpy+0x1f` without its offset. The offset may be nonsense (perf prints
+/// Returns `memcpy` for `memcpy+0x1f`. The offset may be nonsense (perf prints
 /// `memcpy@plt+0xffffffffff22f000`), so it is not read.
 fn without_offset(symbol: &str) -> &str {
     match symbol.rsplit_once("+0x") {

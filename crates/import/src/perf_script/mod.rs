@@ -154,7 +154,7 @@ impl FtraceReader {
         }
     }
 
-    /// The sample's line and its frames are used, or not, together.
+    /// Ends the open sample: its line and frames are used or ignored together.
     fn end_sample(&mut self) {
         let Some(sample) = self.sample.take() else {
             return;

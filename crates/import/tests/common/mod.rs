@@ -3,14 +3,14 @@
 use table::Columns;
 use table::tables::Activity;
 
-/// The rows of an import.
+/// Returns the rows of an import.
 pub fn rows(imported: &whylat_import::TraceImport) -> Vec<Activity> {
     let activities = &imported.activities;
     (0..activities.len()).map(|at| activities.row(at)).collect()
 }
 
-/// Asserts what must hold of every import: rows end after they begin, lie within each other as their
-/// depths say, and every line is accounted for.
+/// Checks what holds for every import: rows end after their begin, and nest as their depths say.
+/// All lines are counted.
 pub fn check(imported: &whylat_import::TraceImport) {
     assert_eq!(imported.tally.residual(), 0);
     let mut around: Vec<Activity> = Vec::new();

@@ -2,8 +2,7 @@
 
 use std::path::PathBuf;
 
-/// A file of it: below `WHYLAT_TEST_DATA`, or `../shared/data` beside the repository. `None`, printed on
-/// stderr: it is not here.
+/// Returns a sample file below `WHYLAT_TEST_DATA`; `None`, printed on stderr: it is missing.
 pub fn sample(path: &str) -> Option<Vec<u8>> {
     let beside = || {
         let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..");

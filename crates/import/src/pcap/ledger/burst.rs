@@ -20,12 +20,12 @@ struct Burst {
 }
 
 impl BurstWatch {
-    /// Data follows a pause.
+    /// Begins to watch the first window of data after a pause.
     pub fn begin(&mut self) {
         self.0 = Some(Burst::default());
     }
 
-    /// Data is acknowledged: the first window is out.
+    /// Ends the watch: data was acknowledged, so the first window is out.
     pub fn see_ack(&mut self, row: &mut TcpStage, is_large: bool) {
         let Some(burst) = self.0.as_mut().filter(|burst| !burst.is_acked) else {
             return;
@@ -37,14 +37,14 @@ impl BurstWatch {
         }
     }
 
-    /// New data is sent, from `first` on.
+    /// Notes the first new data, from `first` on.
     pub fn see_next(&mut self, first: Offset) {
         if let Some(burst) = self.0.as_mut().filter(|burst| burst.is_acked) {
             burst.end.get_or_insert(first);
         }
     }
 
-    /// Data was lost, from `first` on: of the first window?
+    /// Notes data that was lost from `first` on, if it is of the first window.
     pub fn lose(&mut self, row: &mut TcpStage, first: Offset, (is_large, sent_ns): (bool, u64)) {
         match &mut self.0 {
             Some(burst) if is_large && burst.end.is_none_or(|end| first < end) => {

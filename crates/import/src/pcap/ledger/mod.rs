@@ -96,7 +96,7 @@ pub struct StageLedger {
 }
 
 impl StageLedger {
-    /// Begins a ledger.
+    /// Begins the ledger of a connection's direction.
     pub fn new(conn: u64, since_ns: u64) -> Self {
         Self {
             row: empty_stages(conn, since_ns),
@@ -122,8 +122,7 @@ impl StageLedger {
         }
     }
 
-    /// Sets what is known of the path: its round trip, the part of it between the place of the capture and this end, and the
-    /// size of a full segment.
+    /// Sets the path's round trip, its part up to the capture, and the size of a full segment.
     pub fn set_path(&mut self, path_ns: u64, near: &SideTrip, mss: Option<u32>) {
         self.path_ns = path_ns;
         let near_ns = near.least_ns.unwrap_or(0);
@@ -165,7 +164,7 @@ impl StageLedger {
         self.mss.map_or(1, i64::from)
     }
 
-    /// An ACK arrived.
+    /// Accounts the time until an ACK arrived at the sender.
     pub fn acknowledge(&mut self, now_ns: u64, ack: ArrivedAck) {
         let (before, flight_bytes) = (self.una, self.flight_bytes());
         let is_new = ack.ack > self.una;
@@ -219,13 +218,13 @@ impl StageLedger {
         }
     }
 
-    /// Data up to `next` was sent, nobody knows when.
+    /// Notes that data up to `next` was sent at an unknown time.
     pub fn see_next(&mut self, next: Offset) {
         self.next = self.next.max(next);
         self.emptied_ns = None;
     }
 
-    /// New data was sent.
+    /// Accounts the time until new data was sent.
     pub fn send(&mut self, now_ns: u64, end: Offset, (bytes, is_fin): (i64, bool)) {
         // When a program closes, nothing had held its FIN.
         self.judge_until(now_ns, Some(bytes).filter(|_| !is_fin));
@@ -282,7 +281,7 @@ impl StageLedger {
         self.sent_ns = now_ns;
     }
 
-    /// Counts a loss when it shows, and what found it.
+    /// Counts a loss when it shows, and what detected it.
     fn see_loss(&mut self, now_ns: u64, (first, until): (Offset, Offset), kind: RetransmitKind) {
         // A probe is sent before the retransmission timeout expires (RFC 8985, 7.2): what comes later may follow one.
         let is_long = now_ns.saturating_sub(self.progress_ns()) >= PAUSE_NS;
@@ -385,7 +384,7 @@ impl StageLedger {
         self.row.time_ns = self.row.time_ns.max(now_ns);
     }
 
-    /// Data followed an ACK at once.
+    /// Accounts the time before data that followed an ACK at once.
     fn judge_released(&mut self, now_ns: u64, bytes: i64, release: Release) {
         let waits_ns = self.elapsed_ns(now_ns);
         let mss = self.mss_bytes();
@@ -409,7 +408,8 @@ impl StageLedger {
         }
     }
 
-    /// The network was the limit. After a timeout it is that which made the window small: its stall has the cost.
+    /// Accounts time in which the network was the limit. After a timeout the timeout made the
+    /// window small: its stall has the cost.
     fn count_pace(&mut self, now_ns: u64, ns: u64, flight: Offset) {
         let is_lost = self
             .flight_before_loss
@@ -429,8 +429,8 @@ impl StageLedger {
         }
     }
 
-    /// A small segment waited for the ACK of the one before: up to the path's round trip by Nagle's algorithm, longer by the
-    /// receiver.
+    /// Accounts time in which a small segment waited for an ACK: Nagle's algorithm up to one round
+    /// trip, then the receiver.
     fn hold(&mut self, now_ns: u64, release: Release) {
         let waits_ns = self.elapsed_ns(now_ns);
         let held_ns = release.ns.saturating_sub(self.row.time_ns).min(waits_ns);
@@ -447,7 +447,7 @@ impl StageLedger {
         self.row.in_flight_ns += waits_ns - held_ns;
     }
 
-    /// Accounts time in which packets show nothing that held data back: it was in flight, then there was none.
+    /// Accounts time in which nothing held data back: first in flight, then none to send.
     fn judge_unasked(&mut self, now_ns: u64) {
         let waits_ns = self.elapsed_ns(now_ns);
         let begin_ns = self.row.time_ns;

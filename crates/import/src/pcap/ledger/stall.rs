@@ -30,7 +30,8 @@ pub struct Stall {
 }
 
 impl Stall {
-    /// Counts it. `ack`: its data is acknowledged; `None`: it never was.
+    /// Counts the stall in the ledger's row. `ack` : its data is acknowledged; `None`: it never
+    /// was.
     pub fn count(&self, row: &mut TcpStage, ns: u64, ack: Option<&ArrivedAck>) {
         if ack.is_some_and(|ack| self.is_spurious(ack)) {
             row.sender_app_ns += ns;
@@ -57,8 +58,7 @@ impl Stall {
         }
     }
 
-    /// Returns whether its ACK shows that nothing was lost: it is of what was sent before (RFC 3522), or reports a
-    /// duplicate.
+    /// Returns whether the stall's ACK shows that nothing was lost.
     fn is_spurious(&self, ack: &ArrivedAck) -> bool {
         let ages = ack.echo.zip(self.stamp);
         let is_of_original = ages.is_some_and(|(echo, stamp)| {

@@ -6,7 +6,7 @@ const RTT: u64 = 10 * MS;
 /// A full segment.
 const FULL: u32 = 1_448;
 
-/// `count` full segments at once, the first one later.
+/// Sends `count` full segments at once, the first one after `later_ns`.
 fn send_full(talk: &mut Talk, later_ns: u64, count: u32) {
     talk.send(later_ns, 0, FULL as usize);
     (1..count).for_each(|_| talk.send(0, 0, FULL as usize));

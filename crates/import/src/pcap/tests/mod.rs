@@ -92,7 +92,8 @@ struct Talk {
 }
 
 impl Talk {
-    /// The handshake: the client is `near_ns` away, the server `far_ns`, there and back.
+    /// Makes a connection's handshake; the round trips to client and server are `near_ns` and
+    /// `far_ns`.
     fn begin(near_ns: u64, far_ns: u64) -> Self {
         let mut talk = Self {
             next: [1_000, 0xffff_ff00],
@@ -185,7 +186,7 @@ fn block(kind: u32, body: &[u8]) -> Vec<u8> {
     [&kind.to_le_bytes()[..], &length, &body, &length].concat()
 }
 
-/// A pcapng file: an interface with stamps in nanoseconds, and one in microseconds, in turn.
+/// Makes a pcapng file with two interfaces in turn: stamps in ns, and in µs.
 fn pcapng(frames: &[(u64, Vec<u8>)]) -> Vec<u8> {
     let section = [
         0x1a2b_3c4d_u32.to_le_bytes(),
