@@ -216,7 +216,7 @@ impl<'a> Decoder<'a> {
         }
     }
 
-    /// Reads packets until an address is known. `Some(None)` : found in the group after a PSB,
+    /// Reads packets until an address is known. `Some(None)`: found in the group after a PSB,
     /// which is no branch.
     fn find_address(&mut self) -> Option<Option<FlowEvent>> {
         if self.state == DecoderState::NoAddress {

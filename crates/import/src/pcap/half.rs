@@ -178,7 +178,7 @@ impl Half {
         self.clock.sent_ns(segment.time_ns)
     }
 
-    /// Applies ACKs that have arrived at the sender by now. `echo` : the latest timestamp that this
+    /// Applies ACKs that have arrived at the sender by now. `echo`: the latest timestamp that this
     /// end has.
     pub fn settle(&mut self, now_ns: u64, echo: Option<u32>) {
         while let Some((at_ns, ack)) = self.acks.pop(now_ns, echo) {

@@ -30,7 +30,7 @@ pub struct Stall {
 }
 
 impl Stall {
-    /// Counts the stall in the ledger's row. `ack` : its data is acknowledged; `None`: it never
+    /// Counts the stall in the ledger's row. `ack`: its data is acknowledged; `None`: it never
     /// was.
     pub fn count(&self, row: &mut TcpStage, ns: u64, ack: Option<&ArrivedAck>) {
         if ack.is_some_and(|ack| self.is_spurious(ack)) {
