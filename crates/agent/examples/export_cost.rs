@@ -113,7 +113,7 @@ fn at_minute(rows: &Interval, number: i64) -> Interval {
     interval
 }
 
-/// Returns the CPU time of the thread of this process with a name.
+/// Returns the CPU time of this process's thread with this name.
 fn thread_time(name: &str) -> Duration {
     let threads = std::fs::read_dir("/proc/self/task").expect("threads");
     for thread in threads.map(|it| it.expect("a thread").path()) {

@@ -87,7 +87,7 @@ struct ApplicationRule {
 }
 
 impl ApplicationRules {
-    /// Makes rules ready.
+    /// Compiles all rules.
     ///
     /// # Errors
     /// When a rule has no name or no condition, or a pattern is none.

@@ -48,7 +48,7 @@ impl ContainerIdentity {
     }
 }
 
-/// Returns the runtime that made a control group by systemd; groups by cgroupfs do not name it.
+/// Returns the runtime that named a control group by systemd's scheme; `None` for other schemes.
 fn runtime_of(cgroup: &str) -> Option<&'static str> {
     let mut parts = cgroup.rsplit('/').filter(|part| part.ends_with(".scope"));
     parts.find_map(|part| {

@@ -42,7 +42,7 @@ impl Delivery {
         Some((LogPriority::Warning, format!("{why}\nhint: {hint}")))
     }
 
-    /// Returns a failure of the target once, and when it takes files again.
+    /// Returns a message when the target begins to fail, and when it takes files again.
     fn news_of_target(&mut self, state: &ShipState) -> Option<(LogPriority, String)> {
         let fails = state.error.is_some();
         if fails == self.fails {
@@ -75,7 +75,8 @@ impl Delivery {
     }
 }
 
-/// Returns the target that this host does not have, as text. It may exist on the host of the agent.
+/// Returns the warning that this host does not have the target. It may exist on the host of the
+/// agent.
 pub fn reservation(ship: &ShipConfig) -> Option<String> {
     let target = Path::new(&ship.target);
     let is_missing = target.is_absolute() && !target.is_dir();

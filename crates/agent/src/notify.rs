@@ -52,12 +52,12 @@ impl ServiceNotifier {
         }
     }
 
-    /// The agent records.
+    /// Reports to systemd that the agent is ready.
     pub fn ready(&self) {
         send(&[NotifyState::Ready]);
     }
 
-    /// A configuration is being read again; [`ServiceNotifier::ready`] ends it.
+    /// Reports that the configuration is read again; [`ServiceNotifier::ready`] ends it.
     pub fn reloading(&self) {
         // Type=notify-reload demands the time with it
         match NotifyState::monotonic_usec_now() {
@@ -66,7 +66,7 @@ impl ServiceNotifier {
         }
     }
 
-    /// The agent ends.
+    /// Reports that the agent ends.
     pub fn stopping(&self) {
         send(&[NotifyState::Stopping]);
     }
@@ -85,8 +85,8 @@ impl ServiceNotifier {
         self.watchdog.map(|limit| limit / 2)
     }
 
-    /// The agent works. To be called from the loop that collects, as that loop must not hang; notifies the manager
-    /// no more often than needed.
+    /// Reports that the collecting loop goes on, as often as the watchdog demands. Call it from
+    /// that loop only.
     pub fn alive(&mut self) {
         let Some(every) = self.watchdog().map(|half| half / 2) else {
             return;

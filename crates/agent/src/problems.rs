@@ -44,7 +44,7 @@ pub const PROBLEMS: [ConnectionProblem; 5] = [
 ];
 
 impl ConnectionProblem {
-    /// Returns the sentence of its page.
+    /// Returns the headline of the problem's page.
     pub fn sentence(&self) -> &'static str {
         let page = diagnose::pages::page(self.rule).unwrap_or_default();
         let line = page.lines().nth(2).unwrap_or_default();

@@ -85,7 +85,7 @@ pub struct StartOptions {
     pub ready_file: Option<PathBuf>,
 }
 
-/// Watches and ships until SIGTERM or SIGINT.
+/// Watches connections and ships intervals until SIGTERM or SIGINT.
 ///
 /// # Errors
 /// When the agent cannot begin, or its programs cannot be used any more. What goes wrong with the target is none: it is
@@ -233,7 +233,7 @@ impl RunningAgent<'_> {
         })
     }
 
-    /// Delivers what waits, to the target and to the collector at the same time.
+    /// Delivers the last intervals, to the target and to the collector at the same time.
     fn end(mut self) {
         let ends = Instant::now() + PATIENCE;
         if let Some(export) = &mut self.export {
@@ -249,7 +249,7 @@ impl RunningAgent<'_> {
         }
     }
 
-    /// Prints news of the export, and shows its state to the metrics.
+    /// Prints changes of the export's state, and sets the metrics.
     fn report_export(&mut self) {
         let Some(export) = &self.export else {
             return;
@@ -277,7 +277,7 @@ impl RunningAgent<'_> {
         }
     }
 
-    /// Adds an interval to the metrics: by the thread that encodes it for the collector, if there is one.
+    /// Adds an interval to the metrics; the encoding thread does so if there is one.
     fn count(&self, interval: &Arc<Interval>) {
         let Some(export) = &self.export else {
             return self.metrics.interval(interval);
@@ -374,7 +374,7 @@ fn pace(config: &WatchConfig) -> Pace {
     }
 }
 
-/// Keeps files of this process from all other users, whatever the umask; the umask decides about the group.
+/// Makes new files of this process unreadable for other users.
 fn restrict_umask() {
     let before = umask(Mode::S_IRWXO);
     umask(before | Mode::S_IRWXO);

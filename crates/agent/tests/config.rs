@@ -20,7 +20,7 @@ fn refusal(text: &str) -> String {
 
 const SHIP: &str = "[ship]\ntarget = \"/srv/whylat\"\n";
 
-/// The example with what it only shows: lines that begin with # and no blank.
+/// Returns the example with its shown settings: lines that begin with # and no blank.
 fn shown() -> String {
     let shown = |line: &'static str| match line.strip_prefix('#') {
         Some(setting) if !setting.is_empty() && !setting.starts_with(' ') => setting,
@@ -53,7 +53,7 @@ fn example_configuration_has_defaults() {
     assert_eq!(example, parse(SHIP).expect("defaults"));
 }
 
-/// Names of all keys, with those of a rule.
+/// Returns the names of all keys, those of a rule included.
 fn keys() -> Vec<String> {
     let config = Config {
         applications: vec![Application {

@@ -49,7 +49,7 @@ fn mount_small_disk(mount_point: &Path) {
     mount(tmpfs, mount_point, tmpfs, MsFlags::empty(), Some("size=1m")).expect("tmpfs");
 }
 
-/// In the child: its mounts end with it.
+/// Runs in the child: fills a small file system, which ends with the child.
 fn fill_small_disk(dir: &Path) {
     let mut config = config(dir);
     let target = dir.join("dataset");

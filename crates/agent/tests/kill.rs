@@ -22,7 +22,7 @@ const DIR: &str = "WHYLAT_AGENT_TEST_DIR";
 /// Has the number of its first interval.
 const FIRST: &str = "WHYLAT_AGENT_TEST_FIRST";
 
-/// Half a minute each, so that minutes come in parts and hours end often.
+/// Makes an interval of half a minute with this number.
 fn numbered(number: i64) -> Interval {
     interval(HOUR_NS + number * MINUTE_NS / 2, 2)
 }
@@ -46,7 +46,7 @@ fn child_stores_until_killed() {
     let _ = std::io::stdin().lines().next();
 }
 
-/// As [`config`], and makes no target.
+/// Returns the configuration as [`config`], without making the target.
 fn config_of(dir: &Path) -> whylat_agent::config::ShipConfig {
     let target = dir.join("dataset");
     whylat_agent::config::ShipConfig {
@@ -100,7 +100,7 @@ impl Random {
     }
 }
 
-/// Spins, as a sleep could not be this short.
+/// Waits by a busy loop: a sleep could not be this short.
 fn spin(time: Duration) {
     let begin = Instant::now();
     while begin.elapsed() < time {

@@ -17,7 +17,7 @@ use whylat_agent::metrics::{Endpoint, EndpointError, Metrics, TextFormat, Token}
 
 const TOKEN: &str = "5f0c1e";
 
-/// An interval of one connection of an application, with these times of problems.
+/// Makes an interval of one connection of an application, with this time of delayed ACKs.
 fn of_application(name: Option<&str>, conn_id: i64, delayed_ack_us: Option<i64>) -> Interval {
     let mut interval = interval(HOUR_NS, 0);
     interval.coverage = row::<FleetCoverage>(serde_json::json!({
@@ -47,7 +47,7 @@ fn samples(page: &str) -> BTreeMap<String, f64> {
     samples.collect()
 }
 
-/// Names of the metrics that are described, with their kinds: each must be described once and before its samples.
+/// Returns the described metrics with their kinds; demands one description before all samples.
 fn described(page: &str) -> BTreeMap<String, String> {
     let mut kinds = BTreeMap::new();
     for line in page.lines().filter_map(|line| line.strip_prefix("# TYPE ")) {
@@ -363,7 +363,7 @@ fn nothing_listens_without_a_token() {
     assert!(error.to_string().contains("\nhint: "), "{error}");
 }
 
-/// Connections to an address that this host's programs have taken, as the kernel shows.
+/// Returns the number of accepted connections to an address, from the kernel.
 fn accepted(address: SocketAddr) -> usize {
     let sockets = std::fs::read_to_string("/proc/self/net/tcp").expect("sockets");
     let local = format!("0100007F:{:04X}", address.port());

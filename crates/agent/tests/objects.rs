@@ -27,7 +27,7 @@ const WHAT: &str = "WHYLAT_AGENT_TEST_WHAT";
 const KEY_ID: &str = "AKIDEXAMPLE";
 const SECRET: &str = "wJalrXUtnFEMIK7MDENGbPxRfiCYEXAMPLEKEY";
 
-/// A minute out of four of an hour, and two after it.
+/// Makes intervals of every fourth minute of an hour, and two after it.
 fn an_hour() -> Vec<Interval> {
     (0..17)
         .map(|number| interval(HOUR_NS + number * 4 * MINUTE_NS, 2))
@@ -158,7 +158,7 @@ impl Drop for Server {
     }
 }
 
-/// Ends with whoever started it, however that ends.
+/// Lets the kernel kill the process when its parent ends.
 fn end_with_parent(command: &mut Command) -> &mut Command {
     // SAFETY: prctl is a system call and nothing else, as is allowed between fork and exec.
     unsafe {
@@ -169,7 +169,7 @@ fn end_with_parent(command: &mut Command) -> &mut Command {
     }
 }
 
-/// Where Cargo installs programs (`make agent-s3` has it do that), or on the path; `None` where that was not done.
+/// Returns the path of the S3 server that `make agent-s3` installs; `None` if it is missing.
 fn s3_server() -> Option<PathBuf> {
     let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
     let home = home.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cargo")));

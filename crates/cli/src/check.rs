@@ -168,7 +168,7 @@ impl CheckArgs {
         Ok(ScratchDirectory::from_kept(kept))
     }
 
-    /// Returns the exit code: a baseline that is written is wanted, with all that it holds.
+    /// Returns the exit code of the check; writing a baseline is always a success.
     fn exit_code(&self, report: &CheckReport) -> ExitCode {
         match report.is_passed || self.write_baseline.is_some() {
             false => ExitCode::from(exit::CHECK_FAILED),
@@ -238,7 +238,7 @@ fn in_directory(path: &Path) -> PathBuf {
     }
 }
 
-/// Reads a baseline.
+/// Reads a baseline from a file.
 fn read(path: &Path) -> anyhow::Result<Baseline> {
     let path = in_directory(path);
     let name = out::name(&path);
@@ -257,7 +257,7 @@ fn read(path: &Path) -> anyhow::Result<Baseline> {
     serde_json::from_value(value).map_err(|error| anyhow!("{name} is no baseline: {error}\n{hint}"))
 }
 
-/// Returns the output of a baseline; an existing one is replaced.
+/// Returns the output of a baseline; it replaces an existing one.
 fn to_write(path: &Path) -> anyhow::Result<Output> {
     let path = in_directory(path);
     let is_other = path.exists() && read(&path).is_err();

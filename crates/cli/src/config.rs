@@ -84,7 +84,7 @@ impl ConfigFile {
         Ok((path, text))
     }
 
-    /// A profile by name.
+    /// Returns the profile with this name.
     pub(crate) fn read_profile(&self, name: &str) -> anyhow::Result<Profile> {
         let (path, source) = self.read()?;
         let mut profile = Config::parse(&path, &source)?.take_profile(name)?;

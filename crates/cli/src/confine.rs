@@ -21,7 +21,7 @@ use crate::exit;
 /// Set to `off`, it leaves the filter away.
 const VARIABLE: &str = "WHYLAT_SECCOMP";
 
-/// Confines this process from now on. A failure is a warning: reading goes on.
+/// Confines this process from now on; a failure is only a warning.
 pub(crate) fn confine_process() {
     if std::env::var_os(VARIABLE).is_some_and(|value| value == "off") {
         return;
@@ -287,7 +287,7 @@ mod tests {
         }),
     ];
 
-    /// Runs this test in a process of its own, which goes on with `attempt`.
+    /// Runs this test in another process, which makes `attempt`.
     fn other_process(attempt: &str) -> Output {
         let mut own = Command::new(std::env::current_exe().unwrap());
         own.args([

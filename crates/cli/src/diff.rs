@@ -87,7 +87,7 @@ impl Diff {
         }
     }
 
-    /// Returns whether both recorded what CPUs did while messages were under way.
+    /// Returns whether both recordings have the CPU activity during messages.
     fn knows_cpus(&self) -> bool {
         [&self.before, &self.after].into_iter().all(|path| {
             let rows = Recording::open(path).map(|it| it.rows::<Activity>());
@@ -121,7 +121,7 @@ impl Diff {
         Ok(exit::from_complete(report.is_complete()))
     }
 
-    /// Prints what changed, then why messages of `question` take longer, if that is known.
+    /// Prints what changed, then why messages take longer, if that is known.
     fn text(&self, question: Option<TailQuery>, to: &Output) -> anyhow::Result<ExitCode> {
         let messages = question
             .map(|question| self.explain_difference(question))

@@ -33,7 +33,7 @@ impl ExportArgs {
         Ok(())
     }
 
-    /// Writes the page.
+    /// Writes the page of a recording.
     pub(crate) fn html(
         &self,
         path: &Path,
@@ -88,7 +88,7 @@ impl ExportArgs {
     }
 }
 
-/// Says why rows of a table cannot be given, if they cannot.
+/// Returns an error if the recording does not have a table's rows, with the reason.
 pub(crate) fn require_table(recording: &Recording, table: &str) -> anyhow::Result<()> {
     let path = out::name(recording.path());
     if !recording.tables().any(|name| name == table) {
@@ -114,7 +114,7 @@ fn list_tables(recording: &Recording) -> String {
     format!("this recording has {}", out::name(&names.join(", ")))
 }
 
-/// Returns the exit code, and prints what is damaged.
+/// Prints damage of the recording, and returns the exit code.
 fn exit_code(recording: &Recording) -> ExitCode {
     let about = recording::describe_recording(recording);
     for problem in &about.problems {

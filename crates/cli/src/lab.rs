@@ -48,7 +48,7 @@ struct Rest {
     arguments: Vec<OsString>,
 }
 
-/// `whylat lab` with the options of its commands, which the lab declares: for help, shells and manual pages.
+/// Adds the lab's own options to the command `whylat lab`, for help, shells and manual pages.
 pub(crate) fn with_options(lab: clap::Command) -> clap::Command {
     let declared = [
         ("fault", lab::fault::command::declaration()),
@@ -84,7 +84,7 @@ impl Lab {
 }
 
 impl Rest {
-    /// Has the lab do it. Its help, and what it says of wrong usage, are printed here, as wide as those of other
+    /// Passes the arguments on to the lab; prints its help and errors as wide as those of other
     /// commands.
     fn hand_on(
         self,

@@ -80,7 +80,7 @@ pub(crate) fn messages(path: &Path, limit: usize) -> anyhow::Result<MessageRepor
     Ok(recording::messages(&recording, limit))
 }
 
-/// Finds one message.
+/// Reads the report on one message.
 pub(crate) fn message(path: &Path, id: MessageId) -> anyhow::Result<MessageStory> {
     let recording = Recording::open(path)?;
     require::<ReceivedMessage>(&recording, "messages")?;
@@ -104,7 +104,7 @@ pub(crate) fn requests(
     Ok(recording::requests(&recording, filter, limit))
 }
 
-/// Finds one request.
+/// Reads the report on one request.
 pub(crate) fn request(path: &Path, id: RequestId) -> anyhow::Result<RequestReport> {
     let filter = RequestFilter {
         id: Some(id),
@@ -121,12 +121,12 @@ pub(crate) fn request(path: &Path, id: RequestId) -> anyhow::Result<RequestRepor
     Ok(report)
 }
 
-/// Says why a recording holds no calls, if it holds none.
+/// Returns an error if the recording has no calls, with the reason.
 pub(crate) fn require_calls(recording: &Recording) -> anyhow::Result<()> {
     require::<Call>(recording, "calls")
 }
 
-/// Explains the slow messages of a recording. `before`: by what they took longer than those of this one.
+/// Explains the slow messages of a recording. `before`: the recording to compare with.
 pub(crate) fn explain_tail(
     path: &Path,
     before: Option<&Path>,
@@ -137,7 +137,7 @@ pub(crate) fn explain_tail(
     Ok(recording::explain_tail(&recording, before.as_ref(), asked)?)
 }
 
-/// A recording that holds what CPUs did while messages were under way.
+/// Opens a recording, which must have the CPU activity during messages.
 fn with_activity(path: &Path) -> anyhow::Result<Recording> {
     let recording = Recording::open(path)?;
     require::<ReceivedMessage>(&recording, "messages")?;
@@ -150,7 +150,7 @@ fn with_activity(path: &Path) -> anyhow::Result<Recording> {
     Ok(recording)
 }
 
-/// Messages of a recording that are known at the other end, too, by its own recording.
+/// Joins the messages that two recordings have, one at each end.
 pub(crate) fn join_ends(path: &Path, other: &Path, limit: usize) -> anyhow::Result<EndsReport> {
     let (first, other) = (Recording::open(path)?, Recording::open(other)?);
     require::<SentMessage>(&first, "messages")?;
@@ -158,7 +158,7 @@ pub(crate) fn join_ends(path: &Path, other: &Path, limit: usize) -> anyhow::Resu
     Ok(recording::join_ends(&first, &other, limit))
 }
 
-/// Says why a recording holds no rows of a probe with its own detail, if it holds none.
+/// Returns an error if the recording has no rows of a probe, with the detail that has them.
 fn require<T: Table>(recording: &Recording, probe: &str) -> anyhow::Result<()> {
     let path = out::name(recording.path());
     let detail = out::name(&recording.header().detail);

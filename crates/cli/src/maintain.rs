@@ -68,7 +68,7 @@ impl CheckResult {
         })
     }
 
-    /// Returns whether no process writes it any more, and none closed it.
+    /// Returns whether the recording was never closed, and no process writes it.
     fn is_left_open(&self) -> bool {
         !self.is_live && self.about.closed == CloseState::NotClosed
     }
@@ -82,7 +82,7 @@ impl CheckResult {
         }
     }
 
-    /// A line for each problem, then what is known of the whole.
+    /// Returns a line for each problem, and what is known of the recording.
     fn text(&self) -> String {
         let mut lines: Vec<_> = self.problems.iter().map(ToString::to_string).collect();
         let dir = out::name(&self.dir);
@@ -196,7 +196,7 @@ mod tests {
         std::fs::write(&manifest, format!("{rest}\n")).expect("written");
     }
 
-    /// A recording without rows that is being written, with the header of a golden one.
+    /// Begins a recording without rows, with the header of a golden one.
     fn begun(scratch: &Path) -> (PathBuf, Writer) {
         let sound = golden("slow_reader/fires", true, scratch);
         let header = Recording::open(&sound).expect("read").header().clone();

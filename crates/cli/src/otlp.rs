@@ -119,7 +119,7 @@ impl OtlpArgs {
         Ok(exit_code(&summary, &delivery))
     }
 
-    /// Reads the recording, and writes its messages to standard output.
+    /// Reads the recording, and writes its OTLP messages to standard output.
     fn read(&self, path: &Path) -> anyhow::Result<ExitCode> {
         let recording = Recording::open(path)?;
         let options = ExportOptions {
@@ -172,7 +172,7 @@ impl OtlpArgs {
     }
 }
 
-/// Delivers all messages of the reader; `None`: it ended before the end.
+/// Delivers all messages of the reader; `None`: the reader ended too early.
 fn deliver(
     mut from: BufReader<ChildStdout>,
     delivery: &mut Delivery,
@@ -186,7 +186,7 @@ fn deliver(
     }
 }
 
-/// Prints what was delivered, where to, and what is only in the metrics.
+/// Prints what was delivered, and where.
 fn print_summary(summary: &ExportSummary, delivery: &Delivery) -> anyhow::Result<()> {
     for signal in Signal::ALL {
         let account = delivery.account(signal);
@@ -224,7 +224,7 @@ fn print_summary(summary: &ExportSummary, delivery: &Delivery) -> anyhow::Result
     Ok(())
 }
 
-/// Prints what was not delivered, or rejected, and why.
+/// Prints what was not delivered or was rejected, and why.
 fn print_problems(delivery: &Delivery) {
     for signal in Signal::ALL {
         let account = delivery.account(signal);

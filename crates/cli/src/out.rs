@@ -36,7 +36,7 @@ pub(crate) struct OutputArgs {
 }
 
 impl OutputArgs {
-    /// Returns the options for a file that must not be there yet.
+    /// Makes the options for a file that must not exist yet.
     pub(crate) fn of_file(path: PathBuf) -> Self {
         Self {
             output: Some(path),
@@ -44,7 +44,8 @@ impl OutputArgs {
         }
     }
 
-    /// Standard output unless a path was given, which nothing may have yet. Called before the work, which may take long.
+    /// Returns standard output, or the given file, which must not exist. Called before the work,
+    /// which may take long.
     ///
     /// # Errors
     /// When something has it, and is not to be replaced.
@@ -98,7 +99,7 @@ impl DirectoryArgs {
         }
     }
 
-    /// The path that was given.
+    /// Returns the given directory; `None` if none was given.
     ///
     /// # Errors
     /// When it is standard output.
@@ -112,7 +113,7 @@ impl DirectoryArgs {
         Ok(self.output.as_deref())
     }
 
-    /// Makes the directory that was given; with `--force` it may be there.
+    /// Makes the given directory; with `--force` it may exist.
     ///
     /// # Errors
     /// When it cannot be made, or is there.
@@ -138,7 +139,7 @@ pub(crate) struct Output {
 }
 
 impl Output {
-    /// A file that is made, whatever is there.
+    /// Returns a file that replaces an existing one.
     pub(crate) fn replacing(file: PathBuf) -> Self {
         Self {
             file: Some(file),
@@ -146,7 +147,7 @@ impl Output {
         }
     }
 
-    /// A file that must not be there yet.
+    /// Returns a file that must not exist yet.
     pub(crate) fn new(file: PathBuf) -> Self {
         Self {
             file: Some(file),
@@ -154,17 +155,17 @@ impl Output {
         }
     }
 
-    /// The file; `None`: standard output.
+    /// Returns the file; `None`: standard output.
     pub(crate) fn file(&self) -> Option<&Path> {
         self.file.as_deref()
     }
 
-    /// Returns whether a person reads it at once.
+    /// Returns whether the output is a terminal.
     pub(crate) fn is_terminal(&self) -> bool {
         self.file.is_none() && io::stdout().is_terminal()
     }
 
-    /// Returns how text looks there: colours are for terminals.
+    /// Returns width and colour of text for this output.
     pub(crate) fn text_options(&self) -> TextOptions {
         match self.file {
             None => text_options(),
@@ -172,18 +173,17 @@ impl Output {
         }
     }
 
-    /// Writes text, cleaned.
+    /// Writes text without control characters.
     pub(crate) fn print(&self, text: &str) -> anyhow::Result<()> {
         self.write_exact(&clean_text(text))
     }
 
-    /// Writes text as it is: what `view` has drawn, which cleans every string and then colours it, or what is for
-    /// programs.
+    /// Writes text unchanged: `view` has cleaned it, or programs read it.
     pub(crate) fn write_exact(&self, text: &str) -> anyhow::Result<()> {
         self.write(|out| out.write_all(text.as_bytes()))
     }
 
-    /// Writes an answer as JSON and a line end, as it comes.
+    /// Writes an answer as JSON and a line end, while it is made.
     pub(crate) fn json(&self, answer: &impl Serialize) -> anyhow::Result<()> {
         self.write(|out| {
             view::write_json(answer, &mut *out)?;
@@ -191,12 +191,12 @@ impl Output {
         })
     }
 
-    /// Writes JSON for people who compare versions of it: a line for each value.
+    /// Writes JSON with a line for each value, to compare versions.
     pub(crate) fn pretty_json(&self, answer: &impl Serialize) -> anyhow::Result<()> {
         self.write_exact(&format!("{}\n", serde_json::to_string_pretty(answer)?))
     }
 
-    /// Writes what is no text: not to a terminal.
+    /// Writes binary data, but not to a terminal.
     pub(crate) fn write_bytes(
         &self,
         write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
@@ -209,8 +209,8 @@ impl Output {
         self.write(write)
     }
 
-    /// Has something written there. If that fails, half a file is removed, but not what only has a name there, such as a
-    /// pipe. A reader that left is no failure.
+    /// Calls `write` for this output; on failure it removes the half-written file. A pipe or device
+    /// stays. A reader that left is no failure.
     pub(crate) fn write(
         &self,
         write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
@@ -249,8 +249,7 @@ impl Output {
     }
 }
 
-/// Returns whether only a name is there, of something that is written to as it is: a pipe or a device, also by a link
-/// such as `/dev/stdout`, even if that leads to a file.
+/// Returns whether the path is a pipe or device, which is written to as it is.
 fn is_kept(path: &Path) -> bool {
     let is_other = |it: fs::Metadata| !it.is_file() && !it.is_dir();
     let parent = path.parent().unwrap_or(path);
@@ -281,7 +280,7 @@ pub(crate) fn line(text: &str) -> anyhow::Result<()> {
     print(&format!("{text}\n"))
 }
 
-/// Standard output.
+/// Returns standard output.
 pub(crate) fn stdout() -> Output {
     Output {
         file: None,
@@ -298,13 +297,13 @@ pub(crate) fn text_options() -> TextOptions {
     }
 }
 
-/// Writes a line to stderr, cleaned: what `eprintln!` does. That nobody can hear it (a full disk, a reader that left)
-/// is no reason to panic: the recording goes on.
+/// Writes a line to stderr without control characters; ignores a failure. A full disk or a reader
+/// that left must not end the recording.
 pub(crate) fn print_message(message: fmt::Arguments<'_>) {
     let _ = writeln!(io::stderr(), "{}", clean_text(&message.to_string()));
 }
 
-/// Returns an error with its causes, each once: typed errors contain their cause already.
+/// Returns an error with its causes, each once.
 pub(crate) fn describe(error: &anyhow::Error) -> String {
     let mut text = error.to_string();
     for cause in error.chain().skip(1).map(ToString::to_string) {
@@ -321,7 +320,7 @@ pub(crate) fn name(name: &(impl AsRef<OsStr> + ?Sized)) -> String {
     view::remove_controls(&name.as_ref().to_string_lossy())
 }
 
-/// Text without what a terminal would act on. Its line ends stay: messages have several lines.
+/// Returns text without control characters, but with its line ends.
 fn clean_text(text: &str) -> String {
     let lines: Vec<_> = text.split('\n').map(view::remove_controls).collect();
     lines.join("\n")

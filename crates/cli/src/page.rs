@@ -73,14 +73,14 @@ pub(crate) fn write(recording: &Path) -> anyhow::Result<()> {
     Output::replacing(page_path(recording)).write_exact(&page)
 }
 
-/// The page of a recording, and whether that is complete.
+/// Returns the page of a recording, and whether the recording is complete.
 pub(crate) fn page_of_one(path: &Path, asked: &PageOptions) -> anyhow::Result<(String, bool)> {
     let recording = Recording::open(path)?;
     of_sides(&[side(&recording, asked)?], None)
 }
 
-/// The page of two recordings side by side, and whether both are complete. `difference`: why messages of the second take
-/// longer, where that is known.
+/// Returns the page of two recordings side by side, and whether both are complete. `difference`:
+/// why messages of the second take longer, if known.
 pub(crate) fn of_both(
     paths: [&Path; 2],
     asked: &PageOptions,
@@ -127,7 +127,7 @@ pub(crate) struct Opener {
 }
 
 impl Opener {
-    /// Starts it. An interrupt is for the command that is recorded meanwhile.
+    /// Starts the program that opens files on the desktop; an interrupt does not end it.
     pub(crate) fn start(file: PathBuf) -> anyhow::Result<Self> {
         const WAIT: &str =
             "trap '' INT; read -r go || exit; trap - INT; exec xdg-open \"$1\" </dev/null";
@@ -140,7 +140,7 @@ impl Opener {
         Ok(Self { shell, file })
     }
 
-    /// Has it open the file, which is there now.
+    /// Opens the finished file.
     pub(crate) fn open(mut self) -> anyhow::Result<()> {
         /// Exit code of a shell without such a program.
         const NO_PROGRAM: i32 = 127;

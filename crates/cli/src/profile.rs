@@ -33,7 +33,7 @@ fn key(option: &Arg) -> String {
     option.get_long().unwrap_or_default().replace('-', "_")
 }
 
-/// Returns the arguments that give an option this value, or what the value should be.
+/// Returns the arguments that give an option this value; the error says what the value should be.
 fn option_arguments(option: &Arg, value: &DeValue<'_>) -> Result<Vec<String>, String> {
     let name = option.get_long().unwrap_or_default();
     let given = |value: &str| format!("--{name}={value}");
@@ -104,7 +104,7 @@ impl Config {
         Ok(Self { path, profiles })
     }
 
-    /// A profile by name.
+    /// Returns the profile with this name.
     pub(crate) fn take_profile(mut self, name: &str) -> anyhow::Result<Profile> {
         self.profiles.remove(name).ok_or_else(|| {
             let names: Vec<&str> = self.profiles.keys().map(String::as_str).collect();

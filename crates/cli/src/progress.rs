@@ -29,7 +29,7 @@ struct ProgressLine {
 
 static LINE: Mutex<Option<ProgressLine>> = Mutex::new(None);
 
-/// Shows work from now on, if there is a terminal for it.
+/// Shows progress from now on, if stderr is a terminal.
 pub(crate) fn watch() {
     if std::io::stderr().is_terminal() {
         table::progress::set_observer(show_step);
@@ -113,13 +113,13 @@ fn run(what: &str, of: Duration, ended: &AtomicBool) {
     }
 }
 
-/// Returns whether this work has the line, or nothing has.
+/// Returns whether this work's progress is on the line, or no other's.
 fn is_shown(what: &str) -> bool {
     let line = LINE.lock().unwrap_or_else(PoisonError::into_inner);
     line.as_ref().is_none_or(|line| line.what == what)
 }
 
-/// Clears the line, before other text is printed.
+/// Clears the line before other text is printed.
 pub(crate) fn clear() {
     let line = LINE.lock().unwrap_or_else(PoisonError::into_inner).take();
     if line.is_some_and(|line| line.drawn.is_some()) {
@@ -127,7 +127,7 @@ pub(crate) fn clear() {
     }
 }
 
-/// `reading calls: 45 %, 3 s left`.
+/// Returns the progress as text: `reading calls: 45 %, 3 s left`.
 fn step_text(step: &ProgressStep, took: Duration) -> String {
     let percent = step.done * 100 / step.of.max(1);
     let mut words = format!("{}: {percent} %", step.what);

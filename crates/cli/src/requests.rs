@@ -44,7 +44,7 @@ impl RequestArgs {
         self.requests || self.request.is_some()
     }
 
-    /// Returns whether all requests were asked for, not one.
+    /// Returns whether the user asked for all requests, not for one.
     pub(crate) fn is_list(&self) -> bool {
         self.requests
     }

@@ -21,7 +21,7 @@ impl ScratchDirectory {
         }
     }
 
-    /// Makes one of `command` that is removed when it is dropped. What is there already is nobody's to take.
+    /// Makes a temporary directory for `command`, which is removed at the end.
     pub(crate) fn new(command: &str) -> anyhow::Result<Self> {
         let name = format!("whylat-{command}-{}", std::process::id());
         let path = std::env::temp_dir().join(name);

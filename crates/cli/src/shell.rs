@@ -71,7 +71,7 @@ impl Manual {
     }
 }
 
-/// Pages of a command and of those below it. `codes`: what exit codes mean.
+/// Writes the manual pages of a command and of those below it. `codes`: what exit codes mean.
 fn write_pages(dir: &Path, command: &Command, codes: &str) -> anyhow::Result<()> {
     for below in command.get_subcommands().filter(|it| !it.is_hide_set()) {
         write_pages(dir, below, codes)?;
@@ -84,7 +84,7 @@ fn write_pages(dir: &Path, command: &Command, codes: &str) -> anyhow::Result<()>
         .with_context(|| format!("cannot write {}", out::name(&path)))
 }
 
-/// A page as `Man::render` makes it, but with exit codes and the examples as they are, line by line.
+/// Writes a manual page, with exit codes and the examples line by line.
 fn render(man: &Man, command: &Command, codes: &str, page: &mut Vec<u8>) -> io::Result<()> {
     man.render_title(page)?;
     man.render_name_section(page)?;
@@ -114,12 +114,12 @@ fn add_section(title: &str, lines: &str, page: &mut Vec<u8>) -> io::Result<()> {
     roff.control("fi", []).to_writer(page)
 }
 
-/// The examples at the end of a command's help, one a line.
+/// Returns the examples at the end of a command's help, one a line.
 fn help_examples(command: &Command) -> Option<String> {
     help_section(command, EXAMPLES)
 }
 
-/// The lines under a title at the end of a command's help, up to an empty one.
+/// Returns the lines under a title at the end of a command's help.
 fn help_section(command: &Command, title: &str) -> Option<String> {
     let help = command.get_after_help()?.to_string();
     let mut parts = help.split("\n\n");
@@ -131,7 +131,7 @@ fn help_section(command: &Command, title: &str) -> Option<String> {
 mod tests {
     use super::*;
 
-    /// Every command, with the words that lead to it.
+    /// Calls `see` for every command, with its full name.
     fn visit(command: &Command, path: &str, see: &mut impl FnMut(&str, &Command)) {
         see(path, command);
         for below in command.get_subcommands() {
@@ -140,7 +140,7 @@ mod tests {
         }
     }
 
-    /// The words of an example as a shell would hand them on: quotes off, comments and redirections away.
+    /// Returns the words of an example, as a shell splits it.
     fn words(example: &str) -> Vec<String> {
         let end = [" # ", " > ", " < "]
             .iter()

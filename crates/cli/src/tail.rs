@@ -111,7 +111,8 @@ impl TailArgs {
         })
     }
 
-    /// Prints the causes; `None`: they were not requested. `window_ns`: only messages that began then.
+    /// Prints the causes of slow messages; `None`: the user did not ask for them. `window_ns`: only
+    /// messages that began then.
     pub(crate) fn execute(
         &self,
         path: &Path,
@@ -138,7 +139,7 @@ pub(crate) fn text(report: &TailReport, limit: Option<usize>, to: &Output) -> St
     view::tail_text(report, limit.unwrap_or(SHOWN), &to.text_options())
 }
 
-/// Prints the causes.
+/// Prints the causes of slow messages.
 pub(crate) fn print(
     report: &TailReport,
     format: AnswerFormat,

@@ -98,7 +98,7 @@ fn verdict(report: &Report) -> String {
     problem.map_or_else(|| "none".to_owned(), |finding| finding.rule.to_string())
 }
 
-/// Returns the connection that is compared: that of the worst finding, else the worst.
+/// Returns the connection to compare: that of the worst finding, else the first one.
 fn main_connection<'a>(side: &ComparedSide<'a>) -> Option<&'a Connection> {
     let id = side
         .report

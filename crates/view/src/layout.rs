@@ -68,7 +68,7 @@ impl Style {
 }
 
 impl Style {
-    /// Returns the style with this code.
+    /// Returns the style with this terminal code.
     pub fn of_code(code: &str) -> Self {
         let all = [
             Self::Bold,
@@ -92,7 +92,7 @@ pub struct TextLayout {
 }
 
 impl TextLayout {
-    /// Returns one without text.
+    /// Makes an empty layout with these options.
     pub fn new(options: &TextOptions) -> Self {
         let width = options.width.clamp(LEAST_COLUMNS, MOST_COLUMNS);
         Self {
@@ -107,7 +107,7 @@ impl TextLayout {
         self.width
     }
 
-    /// Returns the text.
+    /// Returns the text of the layout.
     pub fn finish(self) -> String {
         self.out
     }
@@ -223,12 +223,12 @@ impl TextLayout {
     }
 }
 
-/// Pads a text at its end to so many columns.
+/// Pads a text with spaces at its end to `width` columns.
 pub fn pad_end(text: &str, width: usize) -> String {
     format!("{text}{}", " ".repeat(width.saturating_sub(columns(text))))
 }
 
-/// Pads a text at its begin to so many columns.
+/// Pads a text with spaces before it to `width` columns.
 pub fn pad_begin(text: &str, width: usize) -> String {
     format!("{}{text}", " ".repeat(width.saturating_sub(columns(text))))
 }

@@ -43,7 +43,7 @@ impl<W: Write> RequestCsv<W> {
         Ok(csv)
     }
 
-    /// Writes a request.
+    /// Writes one request as a line.
     ///
     /// # Errors
     /// When it cannot be written.
@@ -65,7 +65,7 @@ impl<W: Write> RequestCsv<W> {
         self.line.end(&mut self.out)
     }
 
-    /// Ends the text.
+    /// Writes the rest of the buffer.
     ///
     /// # Errors
     /// When it cannot be written.

@@ -47,7 +47,7 @@ pub enum Operand {
 }
 
 impl Operand {
-    /// Compares a cell with this; `None`: they cannot be compared.
+    /// Compares a cell with the operand; `None`: they cannot be compared.
     fn compare(&self, cell: Value<'_>) -> Option<Ordering> {
         match (cell, self) {
             (Value::Absent, Self::Absent) => Some(Ordering::Equal),
@@ -121,7 +121,7 @@ pub struct SelectedRows {
     pub next: Option<u64>,
 }
 
-/// Returns some rows of a table; none of a table that this whylat does not know.
+/// Returns selected rows of a table as CSV; none of an unknown table.
 pub fn selected_csv(recording: &Recording, table: &str, selection: &RowSelection) -> SelectedRows {
     macro_rules! dispatch {
         ($($row:ty),+ $(,)?) => {

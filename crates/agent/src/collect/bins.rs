@@ -15,7 +15,7 @@ pub(super) enum Problem {
 }
 
 impl Problem {
-    /// Returns its name in metrics and verdicts.
+    /// Returns the problem's name in metrics and verdicts.
     pub(super) fn name(self) -> &'static str {
         crate::problems::PROBLEMS[self as usize].name
     }
@@ -74,7 +74,7 @@ pub(super) struct Bin {
 }
 
 impl Bin {
-    /// Returns whether there was a problem.
+    /// Returns whether the bin has a problem.
     pub(super) fn has_problem(&self) -> bool {
         self.problem_ns.iter().any(|ns| *ns > 0)
     }
@@ -153,17 +153,17 @@ impl Bins {
         self.0.is_empty()
     }
 
-    /// Returns whether one of them has a problem.
+    /// Returns whether one of the bins has a problem.
     pub(super) fn has_problem(&self) -> bool {
         self.0.iter().any(Bin::has_problem)
     }
 
-    /// Returns the bins that begin before this time.
+    /// Returns the bins that begin before `end_ns`.
     pub(super) fn bins_before(&self, end_ns: i64) -> impl Iterator<Item = &Bin> {
         self.0.iter().filter(move |bin| bin.begin_ns < end_ns)
     }
 
-    /// Returns the chosen bins that begin before this time and were not returned before.
+    /// Returns the chosen bins that begin before `end_ns` and were not returned before.
     pub(super) fn write(&mut self, end_ns: i64, is_chosen: impl Fn(&Bin) -> bool) -> Vec<Bin> {
         let before = self.0.iter_mut().filter(|bin| bin.begin_ns < end_ns);
         let chosen = before.filter(|bin| !bin.is_written && is_chosen(bin));

@@ -131,17 +131,18 @@ impl Connection {
         }
     }
 
-    /// Returns when it closed, `CLOCK_MONOTONIC`.
+    /// Returns when the connection closed, `CLOCK_MONOTONIC` ns; `None` while it is open.
     pub(super) fn closed_ns(&self) -> Option<u64> {
         self.identity.as_ref()?.closed_ns
     }
 
-    /// Returns its owner.
+    /// Returns the pid of the connection's owner.
     pub(super) fn pid(&self) -> Option<u32> {
         self.identity.as_ref()?.pid
     }
 
-    /// Returns when it was read last, `CLOCK_MONOTONIC`; before that, when it was first seen.
+    /// Returns when the connection was read last, `CLOCK_MONOTONIC` ns; at first, when it was first
+    /// seen.
     pub(super) fn last_read_ns(&self) -> u64 {
         let last = self.last.as_ref();
         last.map_or(self.first_ns, |last| last.sample.time_ns)
@@ -203,8 +204,8 @@ impl Connection {
         }
     }
 
-    /// Readings of a bin with a problem and of its neighbours; those of the bin before are known only when
-    /// the problem shows.
+    /// Returns readings of bins with a problem and of their neighbours, as soon as the problem
+    /// shows.
     fn near(&mut self, step: &ReadingStep) -> Vec<ContextSample> {
         let (first_ns, last_ns) = step.bins();
         self.recent.push_back(step.near());
@@ -310,7 +311,7 @@ impl ReadingStep {
             || self.writes.calls() + self.reads.calls() > 0
     }
 
-    /// Returns the first and the last bin that it overlaps.
+    /// Returns the begins of the first and the last bin that the reading overlaps.
     fn bins(&self) -> (i64, i64) {
         let last_ns = (self.interval.end_ns - 1).max(self.interval.begin_ns);
         (bin_of(self.interval.begin_ns), bin_of(last_ns))

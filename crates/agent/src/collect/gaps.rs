@@ -47,8 +47,8 @@ impl CoverageGaps {
         &self.now
     }
 
-    /// Checks again, while so many connections are watched. One that the kernel listed at the last check and still
-    /// does should be among them.
+    /// Checks coverage again, while `watched` connections are watched. One that the kernel listed
+    /// at the last check and still does should be among them.
     pub(super) fn check(&mut self, watched: usize) {
         self.now.clone_from(&self.lasting);
         let listed = if watched == 0 {

@@ -94,7 +94,7 @@ impl LiveConnections {
         connection.identity = Some(row);
     }
 
-    /// Takes a reading. A socket is watched even if its record was lost.
+    /// Adds a reading of a socket, which is watched even if its first record was lost.
     fn read(&mut self, reading: SocketReading, span: &IntervalSpan, changes: &mut Changes) {
         let cookie = reading.sample.conn;
         let boot_id = &self.boot_id;

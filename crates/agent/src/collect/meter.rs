@@ -165,7 +165,7 @@ impl Meter {
 }
 
 impl Walks {
-    /// Returns the mean time between two readings of one connection: that between walks, longer by the walks that skip it.
+    /// Returns the mean time between two readings of a connection, ns; `None` without walks.
     fn mean_ns(&self) -> Option<u64> {
         let between_ns = self.between_ns.checked_div(self.number)?;
         let times = u128::from(self.visited.max(1));
@@ -175,8 +175,7 @@ impl Walks {
     }
 }
 
-/// Returns the share of one CPU that the programs took in the windows between two readings; without a window there, in
-/// all of them.
+/// Returns the share of one CPU that the BPF programs used between two readings.
 fn bpf_share(before: &BpfCost, now: &BpfCost) -> Option<f64> {
     let within = BpfCost {
         sampled_ns: now.sampled_ns - before.sampled_ns,

@@ -101,8 +101,8 @@ fn now() -> ClockReading {
 }
 
 impl<'a> ConnectionWatcher<'a> {
-    /// Begins to watch with programs that are attached: reads what is there. `statistics` turns on those of the cost
-    /// of the programs; without, this process does so, if it may.
+    /// Begins to watch with attached programs, and reads all open connections. `statistics` turns
+    /// on those of the cost of the programs; without, this process does so, if it may.
     ///
     /// # Errors
     /// When a loaded program cannot be used.
@@ -187,7 +187,7 @@ impl<'a> ConnectionWatcher<'a> {
         .unwrap_or(self.next.walk_ns)
     }
 
-    /// Does what is due; returns the interval that has ended, if one has.
+    /// Does all work that is due; returns the interval that has ended, if one has.
     ///
     /// # Errors
     /// When a loaded program cannot be used any more.
@@ -244,7 +244,7 @@ impl<'a> ConnectionWatcher<'a> {
         self.next.walk_ns = now_ns + self.random.interval_ns(mean_ns);
     }
 
-    /// Ends the interval: takes its last readings, and makes its rows.
+    /// Ends the interval: reads all connections once more, and makes its rows.
     fn end_interval(&mut self, end: End, now: ClockReading) -> Result<Interval, HooksError> {
         let walk_ns = monotonic_ns();
         self.walk(WalkOf::Changed)?;

@@ -34,7 +34,7 @@ pub(super) struct Owners {
 }
 
 impl Owners {
-    /// `sees_all`: whether a process id means the same in `/proc` and to the kernel side.
+    /// Makes an empty table of owners; `sees_all`: `/proc` has the kernel's process ids.
     pub(super) fn new(rules: ApplicationRules, sees_all: bool) -> Self {
         Self {
             rules,
@@ -71,7 +71,7 @@ impl Owners {
         self.known.get(&pid)?.identity.as_ref()
     }
 
-    /// Returns the application of a connection of this process; `listening_port` if it was accepted.
+    /// Returns the application of a process's connection; `listening_port` if it was accepted.
     pub(super) fn application(
         &self,
         pid: Option<u32>,
@@ -88,7 +88,7 @@ impl Owners {
         })
     }
 
-    /// Forgets those that are not among `pids` and were not seen since the last call.
+    /// Forgets owners that `is_owner` does not confirm, if they were not seen since the last call.
     pub(super) fn forget(&mut self, is_owner: impl Fn(u32) -> bool) {
         self.known
             .retain(|pid, owner| std::mem::take(&mut owner.is_used) || is_owner(*pid));

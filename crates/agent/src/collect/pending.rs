@@ -126,8 +126,9 @@ impl Pending {
         }
     }
 
-    /// Returns whether there is room for one more connection that has closed, so long after the interval's begin. The
-    /// room of those without problems grows with time, so that what is kept is not all of the interval's begin.
+    /// Returns whether one more closed connection fits into the interval, this long after its
+    /// begin. The room of those without problems grows with time, so that what is kept is not all
+    /// of the interval's begin.
     fn has_room(&self, elapsed_ns: i64, has_problem: bool) -> bool {
         // a tenth may come at once
         let passed_ns = elapsed_ns.clamp(0, self.interval_ns) + self.interval_ns / 10;
@@ -230,7 +231,7 @@ impl Pending {
         rows
     }
 
-    /// The clock was set: what comes now is of another time.
+    /// Drops the pending rows: the clock was set, and what follows is of another time.
     pub(super) fn cut(&mut self, watched: &mut LiveConnections) {
         self.gone.clear();
         for connection in watched.live.values_mut() {

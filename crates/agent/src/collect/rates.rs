@@ -72,7 +72,7 @@ impl Rates {
         }
     }
 
-    /// Sets other bounds, and limits the pauses of all connections to them.
+    /// Sets another CPU budget, and limits all intervals to it.
     pub(super) fn set_budget(&mut self, budget: Budget) {
         self.budget = budget;
         let slowest = self.slowest_boosted();
@@ -141,7 +141,7 @@ impl Rates {
         }
     }
 
-    /// Reads connections less often: first those without problems, then the better half of the others.
+    /// Reads connections less often: first those without problems, then half of the others.
     fn slow_down(&mut self) {
         let slowest = self.slowest_boosted();
         let faster_than_configured = self.boosted.values().any(|exponent| *exponent < 0);
@@ -157,8 +157,7 @@ impl Rates {
         }
     }
 
-    /// Reads connections more often: first the worse half of those with problems; when all of them are at the maximum,
-    /// the others.
+    /// Reads connections more often: first those with the most problems, then the others.
     fn speed_up(&mut self) {
         let worst = self.worst_first(|exponent| exponent > OFTENEST);
         if worst.is_empty() || self.healthy > 0 && self.boosted.values().all(|e| *e <= 0) {
@@ -184,12 +183,12 @@ impl Rates {
         cookies
     }
 
-    /// Never more seldom than the bin length for connections with problems.
+    /// Returns the largest exponent for connections with problems: at most the bin length apart.
     fn slowest_boosted(&self) -> i8 {
         greatest_exponent(self.budget.mean_ns, BIN_NS.cast_unsigned())
     }
 
-    /// The walks are those of the most often read connection, and levels have an end.
+    /// Returns the largest exponent for connections without problems.
     fn slowest_healthy(&self) -> i8 {
         let last_level = self.walk() + WALK_LEVEL_MOST.cast_signed();
         greatest_exponent(self.budget.mean_ns, SLOWEST_NS).min(last_level)
@@ -247,7 +246,7 @@ fn greatest_exponent(mean_ns: u64, longest_ns: u64) -> i8 {
 }
 
 trait Half: ExactSizeIterator + Sized {
-    /// Returns the first half, and the middle one.
+    /// Returns the first half, the middle one included.
     fn half(self) -> std::iter::Take<Self> {
         let half = self.len().div_ceil(2);
         self.take(half)
@@ -401,7 +400,7 @@ mod tests {
         ]
     }
 
-    /// Follows a change as the kernel's map does: a full one takes no other connection.
+    /// Applies a change as the kernel's map does: a full map takes no other connection.
     fn follow(levels: &mut HashMap<u64, u8>, most: usize, (cookie, level): Change) {
         match level {
             Some(level) => drop(levels.insert(cookie, level)),

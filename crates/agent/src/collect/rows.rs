@@ -39,7 +39,7 @@ pub(super) fn us(ns: u64) -> i64 {
     to_i64(ns / 1_000)
 }
 
-/// A value that no counter of this kernel reaches is written as the largest that fits.
+/// Converts a counter to a cell; at most the largest number.
 pub(super) fn to_i64(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
@@ -231,7 +231,7 @@ impl RowContext<'_> {
     }
 }
 
-/// The kernel's smoothed round-trip time is 0 before its first sample.
+/// Returns the smoothed RTT, µs; `None` for the kernel's 0 before the first sample.
 fn srtt(us: u32) -> Option<i32> {
     (us > 0).then(|| clamp_to_i32(us))
 }
@@ -268,7 +268,8 @@ impl NearProblems {
         }
     }
 
-    /// Takes the bins before `end_ns` that have a problem, or are near one of the same process. Each is taken once.
+    /// Removes and returns the bins before `end_ns` with a problem, or near one of the same
+    /// process. Each is taken once.
     pub(super) fn take(&self, pid: Option<u32>, bins: &mut Bins, end_ns: i64) -> Vec<Bin> {
         let near = pid.and_then(|pid| self.0.get(&pid));
         let is_near = |bin: &Bin| near.is_some_and(|near| near.contains(&bin.begin_ns));
@@ -276,7 +277,7 @@ impl NearProblems {
     }
 }
 
-/// Time that no reading covers was idle: nothing had happened at the end of it.
+/// Returns the application's time in a bin, µs; time without a reading was idle.
 fn sender_app_us((first_ns, last_ns): (i64, i64), bin: &Bin) -> i32 {
     let from_ns = first_ns.max(bin.begin_ns);
     let until_ns = last_ns.min(bin.begin_ns + BIN_NS);

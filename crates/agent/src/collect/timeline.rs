@@ -49,8 +49,8 @@ impl ClockReading {
 }
 
 impl IntervalSpan {
-    /// The interval that begins now, and ends with a whole one of `interval_ns`. Lengths are in microseconds, so
-    /// that it begins with one.
+    /// Returns the interval that begins now, and ends at a multiple of `interval_ns`. Lengths are
+    /// in microseconds, so that it begins with one.
     pub(super) fn beginning(now: ClockReading, interval_ns: i64) -> Self {
         let begin_ns = now.realtime_ns.div_euclid(1_000) * 1_000;
         Self::at(begin_ns, now, interval_ns)
@@ -83,12 +83,12 @@ impl IntervalSpan {
         (wall_ns - self.offset_ns).max(0).cast_unsigned()
     }
 
-    /// Returns the hour in which it begins, since 1970.
+    /// Returns the hour in which the interval begins, since 1970.
     pub(super) fn begin_hour(&self) -> i64 {
         self.begin_ns.div_euclid(3_600_000_000_000)
     }
 
-    /// Returns how it has ended, if it has.
+    /// Returns how the interval has ended; `None`: it has not.
     pub(super) fn end(&self, now: ClockReading) -> Option<End> {
         let moved_ns = (now.offset_ns() - self.offset_ns).unsigned_abs();
         let is_set = moved_ns > STEP_NS + now.error_ns;
@@ -101,7 +101,7 @@ impl IntervalSpan {
         }
     }
 
-    /// Returns how long it was when it has ended so.
+    /// Returns the length of the interval that ended like this, ns.
     pub(super) fn length_ns(&self, end: End, now: ClockReading) -> i64 {
         let until_ns = match end {
             End::Whole => self.boundary_ns,

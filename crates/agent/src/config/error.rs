@@ -55,7 +55,7 @@ impl ConfigError {
 /// Names that are further apart are not taken for each other, as Cargo does with its commands (`closest`).
 const MOST_EDITS: usize = 3;
 
-/// Returns what to write instead: the nearest of the names that were expected.
+/// Returns what to write instead: the most similar of the expected names.
 fn hint_of(message: &str) -> String {
     let mut names = message.split('`').skip(1).step_by(2);
     let unknown = message.starts_with("unknown");
@@ -99,7 +99,7 @@ impl InvalidValue {
         }
     }
 
-    /// Returns the error, with the line that the place has in this text.
+    /// Returns the error with the line of the value in this text.
     pub(super) fn at(self, path: &Path, text: &str) -> ConfigError {
         ConfigError::Invalid {
             path: path.to_owned(),
@@ -131,7 +131,7 @@ impl From<RuleError> for InvalidValue {
     }
 }
 
-/// Returns the line of a place, or of the part of the way to it that is written.
+/// Returns the line of a value, or of the nearest table around it.
 fn line_of(text: &str, place: &[PathStep]) -> usize {
     let Ok(document) = DeTable::parse(text) else {
         return 1;

@@ -20,7 +20,7 @@ impl Config {
         Self::parse(path, &text)
     }
 
-    /// Checks the text of a file of this name.
+    /// Reads a configuration from text; `path` is for errors.
     ///
     /// # Errors
     /// As [`Config::read`].
@@ -56,8 +56,8 @@ impl Config {
             .map_err(|error| InvalidValue::from(error).at(Path::new("agent.toml"), ""))
     }
 
-    /// Returns what cannot change while an agent runs: `None` if the other configuration can be taken up without a restart, else
-    /// what differs.
+    /// Returns which setting differs that a running agent cannot change; `None`: no restart is
+    /// needed.
     pub fn needs_restart(&self, other: &Self) -> Option<&'static str> {
         if self.host != other.host {
             Some("[host] name")

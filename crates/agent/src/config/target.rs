@@ -17,7 +17,7 @@ const SCHEMES: [&str; 10] = [
 ];
 
 impl Target {
-    /// Reads a target. Whether it is there is not asked.
+    /// Reads the address of a target, without testing whether it exists.
     ///
     /// # Errors
     /// The fault in it.

@@ -45,7 +45,7 @@ pub enum SampleValue {
     Real(f64),
 }
 
-/// Reads a page.
+/// Reads all metrics of a page.
 pub(super) fn parse(page: &str) -> Vec<MetricFamily> {
     let mut families: Vec<MetricFamily> = Vec::new();
     for line in page.lines() {
@@ -78,7 +78,7 @@ pub(super) fn parse(page: &str) -> Vec<MetricFamily> {
     families
 }
 
-/// Reads `NAME{LABEL="VALUE",…} VALUE`.
+/// Reads a line `NAME{LABEL="VALUE",…} VALUE`.
 fn sample(line: &str) -> Option<MetricSample> {
     let (series, value) = line.rsplit_once(' ')?;
     let value = match value.parse() {

@@ -107,17 +107,17 @@ impl Metrics {
         self.rtt.all()
     }
 
-    /// Sets the number of gaps in what the agent sees.
+    /// Sets the number of probes that are missing.
     pub fn set_gaps(&self, number: usize) {
         self.agent.set_gaps(number);
     }
 
-    /// Counts a reload of the configuration: it was applied, or refused and the old one kept.
+    /// Counts a reload of the configuration, applied or refused.
     pub fn note_reload(&self, is_taken: bool) {
         self.agent.note_reload(is_taken);
     }
 
-    /// Returns the page.
+    /// Returns all metrics as text.
     ///
     /// # Errors
     /// When a metric cannot be written as text, which none of these does.

@@ -34,7 +34,7 @@ impl RttMetrics {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts the round-trip time of one connection.
+    /// Adds one connection's RTT to its application's histogram.
     pub(super) fn add(&self, application: &str, us: i32) {
         let ns = u64::try_from(us).unwrap_or_default() * 1_000;
         let mut all = self.lock();
@@ -44,7 +44,7 @@ impl RttMetrics {
         }
     }
 
-    /// Returns all of them.
+    /// Returns the histograms of all applications.
     pub(super) fn all(&self) -> BTreeMap<String, DurationHistogram> {
         self.lock().clone()
     }

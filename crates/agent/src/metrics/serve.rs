@@ -67,7 +67,7 @@ pub enum EndpointError {
 pub struct Token(blake3::Hash);
 
 impl Token {
-    /// Makes a token; `None` when it is empty.
+    /// Makes a token of a secret; `None` if it is empty.
     pub fn new(secret: &str) -> Option<Self> {
         let secret = secret.trim();
         (!secret.is_empty()).then(|| Self(blake3::hash(secret.as_bytes())))
@@ -78,7 +78,7 @@ impl Token {
         Self::new(&std::env::var(TOKEN_VARIABLE).ok()?)
     }
 
-    /// Returns whether an `Authorization` header shows it (RFC 6750, 2.1).
+    /// Returns whether an `Authorization` header has the token (RFC 6750, 2.1).
     fn is_shown(self, authorization: &str) -> bool {
         let Some((scheme, shown)) = authorization.split_once(' ') else {
             return false;
@@ -103,7 +103,8 @@ struct MetricsPage {
 }
 
 impl Endpoint {
-    /// Listens and answers those who show the token; `None` when the configuration wants no endpoint.
+    /// Starts to listen and to answer requests with the token; `None`: the configuration wants no
+    /// endpoint.
     ///
     /// # Errors
     /// When there is no token, or the address cannot be listened on.
@@ -150,7 +151,7 @@ impl Endpoint {
         }))
     }
 
-    /// Returns the address on which it listens.
+    /// Returns the address of the endpoint.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -165,7 +166,7 @@ impl Drop for Endpoint {
     }
 }
 
-/// The next connection, once there is a place for it; `None` when there will be none.
+/// Waits for a free place, then for the next connection; `None` at the end.
 async fn accept(
     listener: &tokio::net::TcpListener,
     places: &Arc<Semaphore>,
@@ -257,7 +258,7 @@ impl MetricsPage {
         Some(response)
     }
 
-    /// Returns whether a `Host` header names this host: by an address, which no page can make mean another, or a name that is known.
+    /// Returns whether a `Host` header names this host, by address or known name.
     fn is_ours(&self, host: &str) -> bool {
         let name = match host.parse::<SocketAddr>() {
             Ok(_) => return true,

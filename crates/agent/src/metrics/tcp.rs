@@ -143,7 +143,7 @@ impl TcpMetrics {
         self.owners.retain(|_, owner| owner.heard_ns >= since_ns);
     }
 
-    /// Returns the name, as long as there are not too many.
+    /// Returns an application's name, or OTHER if there are too many.
     fn bounded(&mut self, name: String) -> String {
         if self.names.contains(&name) {
             return name;

@@ -103,14 +103,14 @@ impl SharedSpool {
         })
     }
 
-    /// Locks the shared state. The lock is held while the spool's disk works: threads that must not wait use
+    /// Locks the shared state, also while the disk works: threads that must not wait use
     /// [`SharedSpool::state`].
     pub(super) fn lock(&self) -> MutexGuard<'_, DeliveryState> {
         // a thread that panicked has changed nothing half: files are moved one by one
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes what is shared, publishes the state, and wakes the thread that waits for something to deliver, or the end.
+    /// Changes the shared state, publishes it, and wakes the delivering thread.
     pub(super) fn change<T>(&self, change: impl FnOnce(&mut DeliveryState) -> T) -> T {
         let mut inner = self.lock();
         let result = change(&mut inner);
@@ -126,7 +126,7 @@ impl SharedSpool {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the next thing to do; waits for one, and is `None` when the agent ends: with nothing left, or its patience.
+    /// Waits for the next file to deliver or remove; `None` when the agent ends.
     fn next_work(&self) -> Option<DeliveryTask> {
         let mut inner = self.lock();
         loop {
@@ -198,7 +198,7 @@ impl DeliveryState {
     }
 }
 
-/// Delivers until the agent ends.
+/// Delivers files until the agent ends.
 pub(super) fn run(shared: &SharedSpool, target: &mut OpenTarget, backoff: Backoff) {
     let mut failed = 0;
     while let Some(work) = shared.next_work() {
@@ -215,7 +215,7 @@ pub(super) fn run(shared: &SharedSpool, target: &mut OpenTarget, backoff: Backof
     }
 }
 
-/// Does one thing at the target, after so many failures in a row, and reports it to the spool.
+/// Does one task at the target after `failed` failures in a row, and reports it to the spool.
 fn perform(
     shared: &SharedSpool,
     target: &mut OpenTarget,
@@ -319,7 +319,7 @@ mod tests {
             }
         }
 
-        /// The next file is chosen, something happens, and then it is sent.
+        /// Chooses the next file, calls `between`, and then sends the file.
         fn send_after(&mut self, between: impl FnOnce(&mut DeliveryState, &Path)) {
             let work = self.shared.next_work().expect("a file");
             let DeliveryTask::Send { path, .. } = &work else {

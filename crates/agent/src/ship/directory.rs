@@ -34,7 +34,7 @@ pub(super) struct DirectoryTarget {
 }
 
 impl DirectoryTarget {
-    /// Names the directory. Nothing is read yet: it may come later.
+    /// Makes a target in this directory, which may not exist yet. Nothing is read yet.
     pub(super) fn new(root: PathBuf, host: &str, boot_id: &str) -> Self {
         Self {
             root,
@@ -45,8 +45,7 @@ impl DirectoryTarget {
         }
     }
 
-    /// Sees that no other agent writes under the name of this host, and removes what an earlier one left half written; if the
-    /// target is there yet.
+    /// Locks the host's name in the target, and removes half-written files of an earlier agent.
     ///
     /// # Errors
     /// When another one does.
@@ -73,7 +72,7 @@ impl DirectoryTarget {
         Ok(())
     }
 
-    /// Locks the name of this host. File systems without locks are used without.
+    /// Locks the name of this host; a file system without locks is used without.
     fn lock(&mut self) -> io::Result<()> {
         if self.lock.is_some() {
             return Ok(());
@@ -92,14 +91,14 @@ impl DirectoryTarget {
         Ok(())
     }
 
-    /// Removes what agents of this host that were killed, in this boot or an earlier one, had half written.
+    /// Removes files that killed agents of this host left half written.
     fn remove_left_over(&self) -> io::Result<()> {
         let dir = self.root.join(AGENTS);
         let own = format!("{}.", self.stem.host());
         disk::remove_temporary(&dir, |name| name.starts_with(&own))
     }
 
-    /// Puts a file in its place, whole and lasting.
+    /// Writes a file to its place, whole and synced.
     pub(super) fn put_file(&mut self, key: &FileKey, from: &Path) -> io::Result<()> {
         let mut source = File::open(from)?;
         self.prepare()?;
@@ -124,7 +123,7 @@ impl DirectoryTarget {
         written
     }
 
-    /// Removes a file; that there is none is as well.
+    /// Removes a file; a missing file is no error.
     pub(super) fn remove(&self, key: &FileKey) -> io::Result<()> {
         disk::remove(&self.root.join(key.path()))
     }

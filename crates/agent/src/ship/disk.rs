@@ -11,7 +11,7 @@ pub(super) fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     file.sync_all()
 }
 
-/// Replaces a file by these bytes: readers see the old ones or all of the new.
+/// Replaces a file by these bytes: readers see all old or all new bytes.
 pub(super) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let temporary = path.with_extension(TEMPORARY);
     write(&temporary, bytes)?;
@@ -22,7 +22,7 @@ pub(super) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
 /// Ending of the name of a file that nobody looks at yet.
 pub(super) const TEMPORARY: &str = "tmp";
 
-/// Removes what a kill left half written in a folder: the files with that ending, if `is_own` is true for them.
+/// Removes half-written files of a folder for which `is_own` is true.
 pub(super) fn remove_temporary(dir: &Path, is_own: impl Fn(&str) -> bool) -> io::Result<()> {
     for entry in fs::read_dir(dir)? {
         let path = entry?.path();
@@ -39,7 +39,7 @@ pub(super) fn sync_dir(dir: &Path) -> io::Result<()> {
     File::open(dir)?.sync_all()
 }
 
-/// Makes the folders between `root`, which must exist, and `below` it, and lets them last.
+/// Makes and syncs the folders between `root`, which must exist, and `below`.
 pub(super) fn make_dirs(root: &Path, below: &Path) -> io::Result<()> {
     let mut dir = root.to_owned();
     for part in below {
@@ -54,7 +54,7 @@ pub(super) fn make_dirs(root: &Path, below: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Removes a file; that there is none is as well.
+/// Removes a file; a missing file is no error.
 pub(super) fn remove(path: &Path) -> io::Result<()> {
     match fs::remove_file(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),

@@ -114,14 +114,14 @@ impl InterleavingWorld {
         self.stored.push(begin_ns);
     }
 
-    /// Does the next thing at the target.
+    /// Does the next task at the target, and returns it.
     fn perform(&mut self) -> Option<DeliveryTask> {
         let work = self.spool().next()?;
         self.perform_chosen(&work);
         Some(work)
     }
 
-    /// Returns whether what was chosen could be done.
+    /// Does the chosen task; returns whether that worked.
     fn perform_chosen(&mut self, work: &DeliveryTask) -> bool {
         match work {
             DeliveryTask::Send { key, path, .. } => {
@@ -203,7 +203,7 @@ impl InterleavingWorld {
         path.exists().then_some(path)
     }
 
-    /// Invariants of the spool after each step.
+    /// Checks the invariants of the spool after each step.
     fn check(&self) {
         let spool = self.spool.as_ref().expect("open");
         let unasked = spool.sent.keys().find(|key| !self.asked.contains(key));
@@ -220,7 +220,7 @@ impl InterleavingWorld {
         }
     }
 
-    /// Returns the rows of a table as readers take them.
+    /// Returns the times of all rows of a table that readers see.
     fn times<C: Columns>(&self) -> Vec<u64>
     where
         C::Row: dataset::FleetRow,

@@ -17,7 +17,7 @@ use super::spool::Spool;
 const AFTER_HOUR_NS: i64 = MINUTE_NS;
 
 impl Spool {
-    /// Closes the hours that have ended when an interval begins, and those that lie in its future: then the clock was set
+    /// Closes the hours that ended before an interval begins, and later ones if the clock was set
     /// back.
     pub(super) fn close_past(&mut self, begin_ns: i64) -> io::Result<()> {
         self.close_hours(|hour| {
@@ -26,7 +26,7 @@ impl Spool {
         })
     }
 
-    /// Closes the hours that a kill left half closed, and all that are not of this host and boot.
+    /// Closes the hours that a kill left half closed, and all of other hosts and boots.
     pub(super) fn close_interrupted(&mut self) -> io::Result<()> {
         let stem = self.stem.clone();
         let memory = self.memory.clone();
@@ -89,7 +89,7 @@ impl Spool {
         minutes.into_iter().cloned().collect()
     }
 
-    /// Writes the file of an hour; returns its length.
+    /// Merges the minutes of an hour; returns the file's length in bytes.
     fn merge(&self, hour: &FileKey, minutes: &[FileKey]) -> Result<u64, MergeError> {
         let paths: Vec<PathBuf> = minutes
             .iter()

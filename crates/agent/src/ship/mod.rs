@@ -50,7 +50,8 @@ pub struct Shipper {
 }
 
 impl Shipper {
-    /// Opens the spool and begins to deliver what an earlier agent left in it. The target need not be there yet.
+    /// Opens the spool, and begins to deliver what an earlier agent left in it. The target need not
+    /// exist yet.
     ///
     /// # Errors
     /// When the spool cannot be used, or another agent uses it or writes under the name of this host.
@@ -58,7 +59,7 @@ impl Shipper {
         Self::start_with(writer, config, Backoff::default())
     }
 
-    /// As [`Shipper::start`], with other waits between tries.
+    /// Does the same as [`Shipper::start`], with other pauses between tries.
     ///
     /// # Errors
     /// As [`Shipper::start`].
@@ -126,8 +127,8 @@ impl Shipper {
         ShipWatch(Arc::clone(&self.shared))
     }
 
-    /// Stores all that was put, and tries for so long to deliver what waits. The rest stays in the spool for the next
-    /// agent.
+    /// Stores all intervals, and delivers for at most `patience`. The rest stays in the spool for
+    /// the next agent.
     pub fn stop(mut self, patience: Duration) -> ShipState {
         self.end(patience);
         self.shared.state()

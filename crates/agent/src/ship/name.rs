@@ -37,7 +37,7 @@ pub struct WriterIdentity {
 pub struct FileStem(String);
 
 impl FileStem {
-    /// Makes the name of a writer with this host name and boot id.
+    /// Makes the stem of file names from host name and boot id.
     pub fn new(host: &str, boot_id: &str) -> Self {
         let plain = |c: char| if is_plain(c) { c } else { '-' };
         let host: String = host.chars().map(plain).collect();
@@ -83,7 +83,7 @@ pub struct FileKey {
 }
 
 impl FileKey {
-    /// Makes the file of the minute that holds this time; `None` when there is no such table.
+    /// Makes the key of the file of a minute; `None` for an unknown table.
     pub(crate) fn of_minute(table: &str, stem: &FileStem, time_ns: i64) -> Option<Self> {
         Some(Self {
             hour: time_ns.div_euclid(HOUR_NS),
@@ -93,7 +93,7 @@ impl FileKey {
         })
     }
 
-    /// Makes the file of this file's hour.
+    /// Returns the key of the file of this file's hour.
     pub(crate) fn of_hour(&self) -> Self {
         Self {
             minute: None,
@@ -101,12 +101,12 @@ impl FileKey {
         }
     }
 
-    /// Returns whether it holds a whole hour.
+    /// Returns whether the file has a whole hour.
     pub(crate) fn is_hour(&self) -> bool {
         self.minute.is_none()
     }
 
-    /// Returns its table.
+    /// Returns the name of the file's table.
     pub(crate) fn table(&self) -> &'static str {
         TABLES[usize::from(self.table)]
     }
@@ -116,7 +116,7 @@ impl FileKey {
         &self.stem
     }
 
-    /// Begin of its hour, ns since 1970-01-01 UTC.
+    /// Returns the begin of the file's hour, ns since 1970.
     pub(crate) fn hour_ns(&self) -> i64 {
         self.hour.saturating_mul(HOUR_NS)
     }
@@ -126,14 +126,14 @@ impl FileKey {
         self.hour_ns() + i64::from(self.minute.unwrap_or(0)) * MINUTE_NS
     }
 
-    /// Returns its path below the dataset.
+    /// Returns the file's path below the dataset.
     pub fn path(&self) -> String {
         let (date, hour) = self.date_hour();
         let name = self.name();
         format!("{}/date={date}/hour={hour}/{name}", self.table())
     }
 
-    /// Returns its name in the spool, where all lie in one directory.
+    /// Returns the file's name in the spool, which has no folders.
     pub(crate) fn spool_name(&self) -> String {
         let (date, _) = self.date_hour();
         format!("{date}.{}.{}", self.table(), self.name())

@@ -10,7 +10,7 @@ use super::spool::Spool;
 use super::stage::StagedInterval;
 
 impl Spool {
-    /// Returns whether these files fit beside what is there.
+    /// Returns whether the staged files fit into the spool.
     pub(super) fn fits(&self, stage: &StagedInterval) -> bool {
         let new: u64 = stage.files.iter().map(|file| file.bytes.len() as u64).sum();
         let replaced = stage.files.iter().map(|file| self.bytes_of(&file.key));

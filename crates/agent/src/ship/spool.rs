@@ -129,7 +129,7 @@ impl Spool {
         Ok(spool)
     }
 
-    /// Finishes what a kill interrupted, and looks what is there.
+    /// Finishes interrupted work of a killed agent, and lists the files.
     fn recover(&mut self) -> io::Result<()> {
         let staging = self.root.join("staging");
         if staging.exists() {
@@ -159,7 +159,7 @@ impl Spool {
         Ok(())
     }
 
-    /// Minutes' files of an hour that is merged by now wait for their removal only.
+    /// Removes files of minutes that a merged hour covers.
     fn retire_covered(&mut self) -> io::Result<()> {
         let covered = |key: &&FileKey| !key.is_hour() && self.pending.contains_key(&key.of_hour());
         let covered: Vec<FileKey> = self.pending.keys().filter(covered).cloned().collect();
@@ -169,7 +169,7 @@ impl Spool {
         Ok(())
     }
 
-    /// Stores an interval, and counts what it cannot store.
+    /// Stores an interval, and counts rows that do not fit.
     pub(super) fn store(&mut self, mut interval: Interval) {
         self.remember(interval.begin_ns);
         let mut stage = StagedInterval::default();
@@ -190,7 +190,8 @@ impl Spool {
         }
     }
 
-    /// A spool that is new is whole from its first interval on, as is one after the clock was set far back.
+    /// Notes since when the spool has all rows: from its first interval on, or after the clock was
+    /// set far back.
     fn remember(&mut self, begin_ns: i64) {
         let minute_ns = begin_ns - begin_ns.rem_euclid(MINUTE_NS);
         let changed = match &mut self.memory {
@@ -223,7 +224,7 @@ impl Spool {
         });
     }
 
-    /// Commits what fits, and makes room for the rest in the order of what is missed least.
+    /// Commits the staged files that fit; makes room by removing the least important files.
     fn keep(&mut self, mut stage: StagedInterval, begin_ns: i64) {
         loop {
             if self.fits(&stage) {
@@ -274,7 +275,7 @@ impl Spool {
         Ok(())
     }
 
-    /// Moves the files of an interval that is whole to where they wait.
+    /// Moves the files of a complete interval to the waiting ones.
     fn move_staged(&self) -> io::Result<()> {
         let staged = self.root.join("staged");
         let entries = match fs::read_dir(&staged) {
@@ -292,7 +293,7 @@ impl Spool {
         fs::remove_dir(&staged)
     }
 
-    /// Returns whether the target may have a file in one of its states.
+    /// Returns whether the target may have a version of the file.
     fn may_have(&self, key: &FileKey) -> bool {
         let is_tried = self.pending.get(key).is_some_and(|waiting| waiting.tried);
         is_tried || self.sent.contains_key(key) || self.maybe_there.contains(key)
@@ -340,7 +341,7 @@ impl Spool {
         }
     }
 
-    /// Notes that the target has a file in one of its states.
+    /// Notes that the target has this version of a file.
     pub(super) fn mark_delivered(&mut self, key: &FileKey, generation: u64) {
         let Some(waiting) = self.pending.get_mut(key) else {
             return;
@@ -455,7 +456,7 @@ impl Spool {
     }
 }
 
-/// Returns whether the disk, or the user's share of it, is full.
+/// Returns whether an error means a full disk or quota.
 pub(super) fn is_full(error: &io::Error) -> bool {
     matches!(
         error.kind(),

@@ -117,7 +117,7 @@ impl StagedInterval {
     }
 }
 
-/// Returns the rows by a time of the file that they belong to.
+/// Returns the rows by the minute of their file.
 fn by_file<C: Columns>(begin_ns: i64, rows: &C) -> BTreeMap<i64, C> {
     let mut files: BTreeMap<i64, C> = BTreeMap::new();
     for index in 0..rows.len() {

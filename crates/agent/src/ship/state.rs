@@ -37,18 +37,18 @@ impl SpoolMemory {
         }
     }
 
-    /// Reads the state as it was written; `None`: there is none, or it cannot be understood.
+    /// Reads the state from the spool; `None`: missing or unreadable.
     pub(super) fn read(spool: &Path) -> Option<Self> {
         let text = std::fs::read(spool.join(NAME)).ok()?;
         serde_json::from_slice(&text).ok()
     }
 
-    /// Writes it, so that it stays.
+    /// Writes the state to the spool, and syncs it.
     pub(super) fn write(&self, spool: &Path) -> io::Result<()> {
         disk::replace(&spool.join(NAME), &serde_json::to_vec(self)?)
     }
 
-    /// Returns whether it is of this host and boot.
+    /// Returns whether the state is of this host and boot.
     pub(super) fn is_of(&self, stem: &FileStem) -> bool {
         self.stem == stem.to_string()
     }
@@ -68,7 +68,7 @@ impl SpoolMemory {
         self.is_of(key.stem()) && key.hour_ns() >= self.whole_since_ns
     }
 
-    /// Closes the hour of a file: no more rows are taken for it.
+    /// Closes the hour of a file: it takes no more rows.
     pub(super) fn close(&mut self, key: &FileKey) {
         self.closed_ns.insert(key.hour_ns());
         while self.closed_ns.len() > CLOSED_HOURS {
@@ -76,7 +76,7 @@ impl SpoolMemory {
         }
     }
 
-    /// Files of minutes before this one are no longer all there.
+    /// Notes that files of minutes before this one may be missing.
     pub(super) fn whole_since(&mut self, minute_ns: i64) {
         self.whole_since_ns = self.whole_since_ns.max(minute_ns);
     }

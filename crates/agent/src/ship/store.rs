@@ -105,7 +105,7 @@ impl ObjectStoreTarget {
         })
     }
 
-    /// Puts a file in its place: it is there as a whole or not at all.
+    /// Uploads a file: it is there as a whole or not at all.
     pub(super) fn put_file(&mut self, key: &FileKey, from: &Path) -> io::Result<()> {
         self.end_left_over()?;
         let mut file = File::open(from)?;
@@ -241,7 +241,7 @@ fn open(scheme: &ObjectStoreScheme, url: &Url) -> Result<Client, Error> {
     })
 }
 
-/// Returns the settings of stores from the environment, with names as `object_store` has them.
+/// Returns the settings of object stores from the environment.
 fn variables() -> impl Iterator<Item = (String, String)> {
     let all = std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
@@ -263,7 +263,7 @@ fn as_io(error: Error) -> io::Error {
     io::Error::new(kind, plain(&error))
 }
 
-/// Returns the text of an error, on one line, and without what follows a question mark in a URL: there may be a signature.
+/// Returns an error on one line, without the query of a URL: it may have a signature.
 fn plain(error: &Error) -> String {
     let mut text = error.to_string();
     let mut source = std::error::Error::source(error);
@@ -319,7 +319,7 @@ mod tests {
         FileKey::of_minute("fleet_problems", &stem, 0).expect("a key")
     }
 
-    /// Returns a store in memory; its agent keeps its spool here.
+    /// Makes a store in memory; its agent keeps its spool here.
     fn in_memory(spool: &Path, memory: &InMemory) -> ObjectStoreTarget {
         let store = ObjectStoreTarget::new("s3://bucket", spool).expect("a store");
         let shared = memory.clone();

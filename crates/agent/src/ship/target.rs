@@ -18,8 +18,8 @@ pub(super) enum OpenTarget {
 }
 
 impl OpenTarget {
-    /// Opens a target, which need not be there yet, for this host. The spool must be open: it says what an earlier agent left
-    /// unfinished.
+    /// Opens a target for this host; it need not exist yet. The spool must be open: it says what an
+    /// earlier agent left unfinished.
     ///
     /// # Errors
     /// When it cannot be one, or another agent writes there as this host.
@@ -41,7 +41,7 @@ impl OpenTarget {
         }
     }
 
-    /// Puts a file in its place.
+    /// Writes a file to its place in the target.
     pub(super) fn put_file(&mut self, key: &FileKey, from: &Path) -> io::Result<()> {
         match self {
             Self::Directory(directory) => directory.put_file(key, from),
@@ -49,7 +49,7 @@ impl OpenTarget {
         }
     }
 
-    /// Removes a file.
+    /// Removes a file from the target.
     pub(super) fn remove(&self, key: &FileKey) -> io::Result<()> {
         match self {
             Self::Directory(directory) => directory.remove(key),

@@ -30,7 +30,7 @@ pub(super) struct Uploads {
 }
 
 impl Uploads {
-    /// Returns those that an earlier agent left.
+    /// Reads the list of uploads that an earlier agent left open.
     pub(super) fn read(spool: &Path) -> Self {
         let file = spool.join(NAME);
         let text = std::fs::read(&file).unwrap_or_default();
@@ -40,12 +40,12 @@ impl Uploads {
         }
     }
 
-    /// Returns the oldest.
+    /// Returns the oldest open upload.
     pub(super) fn first(&self) -> Option<Upload> {
         self.open.first().cloned()
     }
 
-    /// One begins.
+    /// Writes down that an upload begins.
     ///
     /// # Errors
     /// When that cannot be written down: then it must not go on.
@@ -54,7 +54,7 @@ impl Uploads {
         self.write()
     }
 
-    /// One has ended. That the disk does not take this down costs one more try to end it.
+    /// Writes down that an upload has ended. If the disk fails, the upload is ended once more.
     pub(super) fn end(&mut self, upload: &Upload) {
         self.open.retain(|open| open != upload);
         let _ = self.write();

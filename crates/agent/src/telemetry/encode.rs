@@ -33,7 +33,7 @@ pub(super) struct EncodeThread {
 }
 
 impl EncodeThread {
-    /// Starts the thread.
+    /// Starts the encoding thread.
     pub(super) fn start(mut encoder: Encoder) -> io::Result<Self> {
         let (jobs, incoming) = sync_channel(WAITING_INTERVALS);
         let encoded = Arc::<AtomicU64>::default();
@@ -47,7 +47,7 @@ impl EncodeThread {
         })
     }
 
-    /// Hands an interval over; returns at once. `false`: there was no room.
+    /// Queues an interval for encoding, without waiting; false: the queue is full.
     pub(super) fn add_interval(&self, interval: &Arc<Interval>, metrics: &Arc<Metrics>) -> bool {
         let job = EncodeJob {
             interval: Arc::clone(interval),
@@ -61,7 +61,7 @@ impl EncodeThread {
         self.encoded.load(Ordering::Acquire)
     }
 
-    /// Encodes what waits, and ends.
+    /// Encodes the queued intervals, and ends the thread.
     pub(super) fn finish(self) {
         drop(self.jobs);
         let _ = self.thread.join();

@@ -47,7 +47,7 @@ struct ProblemGroup {
 }
 
 impl FindingSource {
-    /// Returns the findings of an interval between these times, and how many there are beside.
+    /// Returns the findings of an interval, and the number of those left out.
     pub(super) fn records(
         &mut self,
         interval: &Interval,

@@ -55,7 +55,7 @@ pub struct PreparedExport {
 }
 
 impl PreparedExport {
-    /// Reads the settings: those of the configuration come before variables. `None`: nobody named a collector.
+    /// Reads the settings of the export; `None`: no collector is named.
     ///
     /// # Errors
     /// When a variable cannot be meant, or a file of certificates cannot be read.
@@ -65,7 +65,7 @@ impl PreparedExport {
         })
     }
 
-    /// As [`PreparedExport::new`], with other variables, and other pauses between tries.
+    /// Reads the settings as [`PreparedExport::new`], with other variables and pauses.
     ///
     /// # Errors
     /// As [`PreparedExport::new`].
@@ -91,7 +91,7 @@ impl PreparedExport {
         }))
     }
 
-    /// Starts to deliver.
+    /// Starts the threads that encode and deliver.
     ///
     /// # Errors
     /// When there can be no thread.
@@ -121,13 +121,12 @@ pub struct TelemetryExport {
 }
 
 impl TelemetryExport {
-    /// Returns where each signal goes, without what may be a secret.
+    /// Returns the address of each signal, without possible secrets.
     pub fn addresses(&self) -> &BTreeMap<Signal, String> {
         self.queue.addresses()
     }
 
-    /// Hands an interval over to the encoding thread, which adds it to `metrics` and exports both; returns at once. `false`: it
-    /// was not taken, as too many wait.
+    /// Queues an interval for encoding, which also adds it to `metrics`; false: the queue is full.
     pub fn add_interval(&self, interval: &Arc<Interval>, metrics: &Arc<Metrics>) -> bool {
         let encoder = self.encoder.as_ref();
         encoder.is_some_and(|it| it.add_interval(interval, metrics))
@@ -143,7 +142,7 @@ impl TelemetryExport {
         self.queue.states()
     }
 
-    /// Begins the end: what waits is encoded, and tried until then.
+    /// Begins the end: queued intervals are encoded, and tried until `end`.
     pub fn end_by(&mut self, end: Instant) {
         if let Some(encoder) = self.encoder.take() {
             encoder.finish();
@@ -161,7 +160,7 @@ impl TelemetryExport {
     }
 }
 
-/// Returns what is known of the agent's own process.
+/// Returns the attributes of the agent's own process.
 fn own_attributes() -> Vec<KeyValue> {
     let mut attributes = vec![
         attribute("service.version", env!("CARGO_PKG_VERSION")),

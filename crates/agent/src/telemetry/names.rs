@@ -87,7 +87,8 @@ const CONVENTIONS: &[ConventionName] = &[
     },
 ];
 
-/// Returns name, unit, description and kind of a metric, and attributes of all its points; `None`: it has no numbers.
+/// Returns name, unit, description and kind of a metric, and attributes of all its points; `None`:
+/// it has no numbers.
 pub(super) fn label_of(
     family: &MetricFamily,
 ) -> Option<(MetricLabel, &'static [(&'static str, &'static str)])> {

@@ -50,7 +50,7 @@ impl DeliveryNews {
         lines
     }
 
-    /// Returns the messages of the end: what was not delivered.
+    /// Returns the last messages: what was not delivered.
     pub fn last_news(&self, states: &BTreeMap<Signal, SignalState>) -> Vec<(LogPriority, String)> {
         let lost = states.iter().filter_map(|(signal, state)| {
             let items = state.dropped.get(&DropCause::Ended)?;
@@ -123,7 +123,7 @@ impl PrintedState {
     }
 }
 
-/// Returns the first line: hints after it are for the command line.
+/// Returns the first line of a text; hints follow it.
 fn first_line(text: &str) -> &str {
     text.lines().next().unwrap_or_default()
 }

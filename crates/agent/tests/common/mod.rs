@@ -103,7 +103,7 @@ pub fn start(config: &ShipConfig) -> Shipper {
     Shipper::start_with(&writer(), config, BACKOFF).expect("start")
 }
 
-/// Puts an interval when there is room for it.
+/// Gives an interval to the shipper, as soon as there is room.
 pub fn put(shipper: &Shipper, interval: Interval) {
     loop {
         let before = shipper.state().refused_intervals;
@@ -133,21 +133,21 @@ pub fn stop(shipper: Shipper) -> ShipState {
     shipper.stop(Duration::from_secs(60))
 }
 
-/// Files of a directory by their path below it, but not its agents' own.
+/// Returns the data files of a directory by their path below it.
 pub fn files(root: &Path) -> Vec<String> {
     let mut found = all_files(root);
     found.retain(|name| !name.starts_with(".agents/"));
     found
 }
 
-/// Files that are there until they are whole, of a target or a spool.
+/// Returns the half-written files of a target or spool.
 pub fn half_files(root: &Path) -> Vec<String> {
     let mut found = all_files(root);
     found.retain(|name| name.ends_with("tmp") || name.starts_with("stag"));
     found
 }
 
-/// All files of a directory by their path below it.
+/// Returns all files of a directory by their path below it.
 fn all_files(root: &Path) -> Vec<String> {
     /// Adds all files below a directory.
     fn walk(dir: &Path, files: &mut Vec<PathBuf>) {
@@ -173,7 +173,7 @@ fn all_files(root: &Path) -> Vec<String> {
     found
 }
 
-/// All rows of a table as a reader takes them: of an hour that is merged, its file only.
+/// Returns all rows of a table as readers take them: of a merged hour from its one file.
 pub fn rows<C: Columns>(root: &Path) -> Vec<C::Row>
 where
     C::Row: dataset::FleetRow,
@@ -196,7 +196,7 @@ where
     all
 }
 
-/// How often each connection is in a table.
+/// Returns the number of rows of each connection in a table.
 pub fn count<C: Columns>(root: &Path) -> BTreeMap<i64, usize>
 where
     C::Row: dataset::FleetRow,

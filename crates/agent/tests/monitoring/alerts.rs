@@ -105,7 +105,7 @@ pub(crate) struct AlertRule {
     pub(crate) page: String,
 }
 
-/// Every alert.
+/// Returns all alert rules.
 pub(crate) fn all() -> Vec<AlertRule> {
     let of_problems = ALERTS.into_iter().flat_map(of_problem);
     let of_agents = OF_AGENTS
@@ -144,13 +144,13 @@ fn of_problem((name, alert): (&'static str, &'static str)) -> impl Iterator<Item
     })
 }
 
-/// Queries of all alerts, and those that they rest on.
+/// Returns the queries of all alerts, and of the rules that they use.
 pub(crate) fn queries() -> Vec<String> {
     let of_alerts = all().into_iter().map(|alert| alert.query);
     of_alerts.chain([RATIO_QUERY.to_owned()]).collect()
 }
 
-/// The file of rules. Strings of JSON are strings of YAML.
+/// Returns the file of alert rules; texts are JSON, which YAML includes.
 pub(crate) fn file() -> String {
     let mut file = String::from(
         "# Alerts on what whylat's agents export. Generated: `make golden`.\n\

@@ -20,7 +20,7 @@ pub(crate) struct Dashboard {
 const HOST: (&str, &str, &str) = ("instance", "Host", "whylat_build_info");
 const SERVICE: (&str, &str, &str) = ("application", "Service", "whylat_tcp_watched_seconds_total");
 
-/// Every dashboard.
+/// Returns all dashboards.
 pub(crate) fn all() -> Vec<Dashboard> {
     vec![fleet(), service(), host()]
 }
@@ -101,7 +101,7 @@ fn host() -> Dashboard {
     }
 }
 
-/// Seconds of problems, for each second that connections were watched.
+/// Returns the query of problem seconds for each second that connections were watched.
 fn share(selector: &str, by: &str) -> String {
     let limited = rate("whylat_tcp_limited_seconds_total", selector);
     let watched = rate("whylat_tcp_watched_seconds_total", selector);
@@ -265,7 +265,7 @@ fn connections(selector: &str) -> Panel {
     }
 }
 
-/// Costs of agents, and data that they could not see or deliver.
+/// Makes the panels of the agents' cost and of data that they could not see or deliver.
 fn agents(selector: &str) -> Vec<Panel> {
     let of = |metric: &str| format!("{metric}{{{selector}}}");
     let hour = |metric: &str| format!("sum (increase({metric}{{{selector}}}[1h]))");
@@ -386,7 +386,7 @@ fn cost(selector: &str) -> Panel {
 }
 
 impl Dashboard {
-    /// Returns every query.
+    /// Returns all queries of the dashboard.
     pub(crate) fn queries(&self) -> Vec<String> {
         let of_panels = self.panels.iter().flat_map(|panel| &panel.queries);
         of_panels.map(|(query, _)| query.clone()).collect()
@@ -434,7 +434,7 @@ impl Dashboard {
             .collect()
     }
 
-    /// Panels from left to right, in lines of 24 columns.
+    /// Returns the panels in lines of 24 columns.
     fn placed(&self) -> Vec<Value> {
         let (mut x, mut y, mut tallest) = (0, 0, 0);
         let mut place = |panel: &Panel| {

@@ -25,7 +25,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// Files that are made: path from the root of the repository, and content.
+/// Returns the generated files: path in the repository, and content.
 fn files() -> Vec<(String, String)> {
     let boards = dashboards::all().into_iter().map(|board| {
         let text = serde_json::to_string_pretty(&board.json()).expect("JSON");
@@ -58,7 +58,7 @@ fn files_are_current() {
     }
 }
 
-/// Names of all metrics, as the agent describes them on its page when it has measured everything once.
+/// Returns the names of all metrics on the page of an agent that has measured everything once.
 fn exported() -> BTreeSet<String> {
     let metrics = Metrics::new();
     let mut interval = common::interval(common::HOUR_NS, 1);
@@ -80,7 +80,7 @@ fn exported() -> BTreeSet<String> {
         .collect()
 }
 
-/// Names in queries that begin as those of metrics do.
+/// Returns the names of metrics in queries.
 fn used(queries: &[String]) -> BTreeSet<String> {
     let is_other = |c: char| !(c.is_ascii_alphanumeric() || c == '_' || c == ':');
     let words = queries.iter().flat_map(|query| query.split(is_other));

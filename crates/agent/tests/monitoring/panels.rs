@@ -52,7 +52,7 @@ impl Panel {
         })
     }
 
-    /// Lines of a dashboard.
+    /// Returns the panel's height in the dashboard's lines.
     pub(crate) fn height(&self) -> u32 {
         if self.kind == PanelKind::Numbers {
             4

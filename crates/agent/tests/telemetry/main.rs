@@ -60,7 +60,7 @@ fn export_all(
     export.join_all()
 }
 
-/// Puts an interval when there is room for it, and waits until its messages are in the queue.
+/// Gives an interval to the export, and waits until its messages are in the queue.
 fn put_interval(export: &TelemetryExport, metrics: &Arc<Metrics>, interval: Interval) {
     let encoded = export.encoded_intervals();
     assert!(
@@ -84,7 +84,8 @@ impl JoinAll for TelemetryExport {
     }
 }
 
-/// An interval of two connections of an application, one of none, with these many ms of delayed ACKs.
+/// Makes an interval of two connections of an application and one of none, with delayed ACKs of
+/// this many ms.
 fn busy_interval(number: i64, delayed_ack_ms: i64) -> Interval {
     let begin_ns = HOUR_NS + number * MINUTE_NS;
     let mut interval = interval(begin_ns, 0);
@@ -114,7 +115,7 @@ fn busy_interval(number: i64, delayed_ack_ms: i64) -> Interval {
     interval
 }
 
-/// Returns what a receiver of an ordinary export got.
+/// Returns the points and records that a receiver got.
 fn exported(intervals: &[Interval], variables: &[(&str, &str)]) -> (Vec<Point>, Vec<Record>) {
     let receiver = Receiver::start(|_, _| Answer::ok());
     let states = export_all(

@@ -30,7 +30,7 @@ fn is_of_metrics(post: &Post) -> bool {
     post.path == "/v1/metrics"
 }
 
-/// Puts intervals of these numbers.
+/// Gives intervals with these numbers to the export.
 fn put(export: &TelemetryExport, metrics: &Arc<Metrics>, numbers: std::ops::Range<i64>) {
     for number in numbers {
         put_interval(export, metrics, busy_interval(number, 0));

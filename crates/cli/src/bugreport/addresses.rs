@@ -45,7 +45,7 @@ pub(super) fn texts_between_addresses(text: &str) -> Vec<&str> {
     pieces
 }
 
-/// The longest that begins here.
+/// Returns the longest address that begins here.
 fn find_address_at(text: &str, from: usize) -> Option<Address> {
     let all = [
         version_4(text, from),
@@ -55,7 +55,8 @@ fn find_address_at(text: &str, from: usize) -> Option<Address> {
     all.into_iter().flatten().max_by_key(|it| it.place.end)
 }
 
-/// Digits before or after would be its own; letters would not. `ss` gives these a zone, too.
+/// Returns the IPv4 address that begins here, with its zone; `None` between digits. `ss` gives
+/// these a zone, too.
 fn version_4(text: &str, from: usize) -> Option<Address> {
     let bytes = text.as_bytes();
     if from > 0 && bytes[from - 1].is_ascii_digit() {
@@ -149,7 +150,7 @@ fn run(bytes: &[u8], from: usize, most: usize, is_such: impl Fn(u8) -> bool) -> 
     bytes.take_while(|byte| is_such(**byte)).count()
 }
 
-/// The place after this byte, if it is here.
+/// Returns the index behind the byte at `at`, if that is `wanted`.
 fn index_after_byte(bytes: &[u8], at: usize, wanted: u8) -> Option<usize> {
     (bytes.get(at) == Some(&wanted)).then_some(at + 1)
 }

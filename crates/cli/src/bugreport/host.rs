@@ -97,7 +97,8 @@ pub(super) fn describe() -> Host {
     }
 }
 
-/// Names of variables; `plain_only`: only those that are known to be harmless, and how many others there are.
+/// Returns the names of environment variables; `plain_only`: only known harmless ones, and the
+/// number of others.
 pub(super) fn environment_variables(plain_only: bool) -> Value {
     let names = std::env::vars_os().map(|(name, _)| name.to_string_lossy().into_owned());
     let is_plain = |name: &String| PLAIN_NAMES.contains(&name.as_str()) || name.starts_with("LC_");
@@ -110,7 +111,7 @@ pub(super) fn environment_variables(plain_only: bool) -> Value {
     }
 }
 
-/// The last lines that the agent logged, if there is a journal.
+/// Returns the last lines of the agent's log, if there is a journal.
 pub(super) fn agent_log() -> Option<Vec<String>> {
     let arguments = [
         "--unit",
@@ -145,7 +146,7 @@ fn read_distribution() -> Option<String> {
     Some(name.trim_matches('"').to_owned())
 }
 
-/// Returns the configuration of the kernel, from itself or its package.
+/// Returns the kernel's configuration, from the kernel or its package.
 fn kernel_config() -> Option<BTreeMap<String, String>> {
     let text = built_in().or_else(|| {
         let release = read("/proc/sys/kernel/osrelease")?;

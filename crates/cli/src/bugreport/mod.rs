@@ -281,7 +281,7 @@ mod tests {
         (dir, path)
     }
 
-    /// A whole archive that only its owner may read, and nothing beside it but `others`.
+    /// Checks that the archive is complete, private to its owner, and beside it only `others`.
     #[track_caller]
     fn assert_report(path: &Path, others: usize) {
         let found = path.symlink_metadata().expect("it is there");

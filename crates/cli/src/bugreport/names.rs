@@ -10,7 +10,7 @@ pub(super) struct PlaceholderTable {
 }
 
 impl PlaceholderTable {
-    /// Returns the placeholder of `secret`, a `kind` of thing; a known secret keeps its own.
+    /// Returns the placeholder of `secret`, of this kind; the same secret keeps its placeholder.
     pub(super) fn placeholder(&mut self, kind: &'static str, secret: &str) -> String {
         if let Some(name) = self.given.get(secret) {
             return name.clone();

@@ -66,7 +66,7 @@ pub(super) struct Redactor {
 }
 
 impl Redactor {
-    /// Knows the options of `program`, and the names of this host and its user.
+    /// Makes a redactor that knows the options of `program`, the host and its user.
     pub(super) fn new(program: &clap::Command) -> Self {
         let mut known = HashSet::new();
         add_words(program, &mut known);
@@ -83,7 +83,7 @@ impl Redactor {
         redactor
     }
 
-    /// Gives every text that is replaced as a whole its word, so that it is found within others, too.
+    /// Gives a placeholder to every text that is replaced as a whole, to find it within others.
     pub(super) fn learn_secrets<'v>(&mut self, values: impl Iterator<Item = &'v Value>) {
         for value in values {
             self.learn_users(value);
@@ -91,7 +91,7 @@ impl Redactor {
         }
     }
 
-    /// Names of users, by their directories.
+    /// Learns the names of users from their directories.
     fn learn_users(&mut self, value: &Value) {
         match value {
             Value::String(text) => {
@@ -156,7 +156,7 @@ impl Redactor {
         name
     }
 
-    /// A command line: whylat's own words stay, up to the command that it ran.
+    /// Redacts a command line: whylat's own words stay, up to the command that it ran.
     fn redact_arguments(&mut self, arguments: &mut [Value]) {
         let mut is_own = true;
         for (number, argument) in arguments.iter_mut().enumerate() {
@@ -243,7 +243,7 @@ impl Redactor {
         done + &text[from..]
     }
 
-    /// Replaces a path, from where it begins: `file=/srv/x`, `http://host/x`.
+    /// Replaces a path from its begin: `file=/srv/x`, `http://host/x`.
     fn redact_word(&mut self, word: &str) -> String {
         let bare = word.trim_end_matches(['.', ':']);
         let ending = &word[bare.len()..];
@@ -258,7 +258,7 @@ impl Redactor {
     }
 }
 
-/// Options, commands and fixed values of a command line.
+/// Adds options, commands and fixed values of a command line to the words that stay.
 fn add_words(command: &clap::Command, words: &mut HashSet<String>) {
     words.insert(command.get_name().to_owned());
     words.insert("--".to_owned());
@@ -273,7 +273,7 @@ fn add_words(command: &clap::Command, words: &mut HashSet<String>) {
     }
 }
 
-/// The host's name, whole and without its domain, and the domain.
+/// Returns the host's name, whole and without its domain, and the domain.
 fn host_names() -> Vec<String> {
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let host = host.trim().to_owned();
@@ -283,7 +283,7 @@ fn host_names() -> Vec<String> {
     names
 }
 
-/// A host's name without its domain, and the domain.
+/// Returns the host's name without its domain, and the domain.
 fn parts_of_host(host: &str) -> impl Iterator<Item = &str> {
     let parts = host
         .split_once('.')
@@ -293,7 +293,7 @@ fn parts_of_host(host: &str) -> impl Iterator<Item = &str> {
         .flat_map(|(short, domain)| [short, domain])
 }
 
-/// Names of who runs this, but for root.
+/// Returns the names of the user who runs the program, but not root.
 fn user_names() -> Vec<String> {
     let variables = ["USER", "LOGNAME", "SUDO_USER"];
     let mut names: Vec<String> = variables

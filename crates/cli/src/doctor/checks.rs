@@ -11,7 +11,7 @@ use table::manifest::{Coverage, ProbeState};
 
 use super::names;
 
-/// Runs all checks.
+/// Runs all checks of the doctor.
 pub(super) fn run_checks() -> Vec<Coverage> {
     let others = [
         ("netns", netns()),
@@ -30,8 +30,8 @@ pub(super) fn run_checks() -> Vec<Coverage> {
         .collect()
 }
 
-/// Whether the memory maps of processes of other users can be read: they lead from addresses to names. Not tried on any:
-/// some sandboxes hide single processes even from who may read all.
+/// Checks whether the memory maps of other users' processes can be read: stacks need them. Not
+/// tried on any: some sandboxes hide single processes even from who may read all.
 fn stacks() -> ProbeState {
     let privileges = Privileges::read();
     if privileges.has_capability(Capability::SysPtrace) {
@@ -49,7 +49,7 @@ fn stacks() -> ProbeState {
     }
 }
 
-/// Whether network namespaces can be entered: this one again, on a thread that ends with it.
+/// Checks whether network namespaces can be entered, with this one.
 fn netns() -> ProbeState {
     let enter = || {
         let file = File::open("/proc/thread-self/ns/net")?;
@@ -62,7 +62,7 @@ fn netns() -> ProbeState {
     )
 }
 
-/// Whether namespaces can be made: one, which goes away with the thread.
+/// Checks whether namespaces can be made, for the lab.
 fn check_lab() -> ProbeState {
     let make = || unshare(CloneFlags::CLONE_NEWNET).map_err(io::Error::from);
     on_a_thread(
@@ -88,7 +88,7 @@ fn on_a_thread(
     }
 }
 
-/// Whether there is a desktop to show pages on.
+/// Checks whether there is a desktop to show pages on.
 fn check_view() -> ProbeState {
     let is_there = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
     let has_desktop = is_there("DISPLAY") || is_there("WAYLAND_DISPLAY");

@@ -94,7 +94,7 @@ pub(crate) struct ProbeGroup {
     pub(crate) probes: Vec<String>,
 }
 
-/// Every row in one group; groups without rows are left out.
+/// Groups all rows by purpose; leaves out empty groups.
 pub(crate) fn group_probes<'c>(rows: impl Iterator<Item = &'c Coverage>) -> Vec<ProbeGroup> {
     let mut left: Vec<&Coverage> = rows.collect();
     let mut groups = Vec::new();

@@ -26,7 +26,7 @@ pub(super) fn check_names() -> [(&'static str, ProbeState); 3] {
     ]
 }
 
-/// Whether the kernel shows the addresses of its functions.
+/// Checks whether the kernel shows the addresses of its functions.
 fn kernel() -> ProbeState {
     let (why, remedy) = match as_recorder(kernel_start) {
         Ok(Some(1..)) => return ProbeState::On,
@@ -50,7 +50,7 @@ fn kernel() -> ProbeState {
     ProbeState::Off { why, remedy }
 }
 
-/// Address of the first function; zero if it is hidden.
+/// Returns the address of the first function; 0 if it is hidden.
 fn kernel_start() -> io::Result<Option<u64>> {
     let symbols = match File::open("/proc/kallsyms") {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),

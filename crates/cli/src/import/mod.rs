@@ -113,7 +113,7 @@ impl Import {
     }
 }
 
-/// Writes the recording. Returns how many rows it has.
+/// Writes a recording of the trace; returns the number of rows.
 fn store(imported: TraceImport, output: &Path, force: bool) -> anyhow::Result<u64> {
     let TraceImport {
         activities,

@@ -151,7 +151,7 @@ impl StoreError {
     }
 }
 
-/// Writes the recording.
+/// Writes a recording of the captured connections.
 fn store(
     reader: CaptureReader,
     vantage: Vantage,

@@ -28,7 +28,7 @@ pub(super) enum Clock {
     Monotonic,
 }
 
-/// Writes the recording. Returns a message for the user.
+/// Writes a copy of the recording with the trace in it; returns a message for the user.
 pub(super) fn store(
     trace: &TraceImport,
     path: &Path,
@@ -88,7 +88,7 @@ fn recorded_activities(recording: &Recording) -> anyhow::Result<Activities> {
     Ok(recorded)
 }
 
-/// Returns the map from the trace's clock to that of the recording; `None`: they are one.
+/// Returns the map from the trace's clock to the recording's; `None`: both are one clock.
 fn clock_map(recording: &Recording, clock: Clock) -> anyhow::Result<Option<ClockMap>> {
     let name = match clock {
         Clock::Monotonic => return Ok(None),
@@ -168,7 +168,7 @@ fn write(
     }
 }
 
-/// The recording's own lines, and what became of the trace.
+/// Returns the manifest's lines of the recording, and those on the trace.
 fn lines(recording: &Recording, merged: &MergedFunctions, notes: &[String]) -> Vec<Line> {
     let mut why: Vec<String> = notes.to_vec();
     if merged.error_ns > 0 {
@@ -237,7 +237,7 @@ mod tests {
     /// The trace's begin.
     const BEGIN_NS: u64 = 20_000_000_000;
 
-    /// A recording of one thread's call at the time of the trace; perf's clock is 5 s ahead.
+    /// Writes a recording of one thread's call at the time of the trace; perf's clock is 5 s ahead.
     fn recording(dir: &Path, knows_cpus: bool) -> PathBuf {
         let path = dir.join("r.whylat");
         let mut writer =

@@ -6,7 +6,7 @@ use table::tables::TcpStage;
 
 use super::*;
 
-/// A recording made of the golden one of this name; `tables`: with its rows.
+/// Makes a recording from the golden one of this name; `tables`: with its rows.
 pub(crate) fn golden(case: &str, tables: bool, scratch: &Path) -> PathBuf {
     let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden");
     let fixture = tempfile::tempdir_in(scratch).expect("a directory");

@@ -29,7 +29,7 @@ pub(super) struct AnswerPiece {
 }
 
 impl AnswerPiece {
-    /// Returns what to say after the piece; `None`: nothing is left, and nothing wrong.
+    /// Returns the remark behind the piece: rows left, or problems; `None`: neither.
     pub(super) fn remark(&self) -> Option<String> {
         let next = |(words, next): &(String, u64)| {
             format!("{words}; next: call again with \"cursor\": {next}")
@@ -85,7 +85,7 @@ pub(super) fn list_part<T>(all: &[T], cursor: u64, limit: u64) -> (&[T], Option<
     (&all[begin..end], (left > 0).then_some((left, end as u64)))
 }
 
-/// Returns a number as a length; what is larger than any length is the largest.
+/// Converts a number to a length, at most the largest one.
 pub(super) fn as_size(number: u64) -> usize {
     usize::try_from(number).unwrap_or(usize::MAX)
 }

@@ -80,7 +80,7 @@ struct ColumnFilter {
     below: Option<Value>,
 }
 
-/// Distinguishes null from nothing.
+/// Reads a value that is present; so null differs from a missing one.
 fn deserialize_present<'de, D: serde::Deserializer<'de>>(
     from: D,
 ) -> Result<Option<Value>, D::Error> {

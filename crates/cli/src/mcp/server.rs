@@ -102,7 +102,7 @@ impl ServerHandler for RecordingServer {
 }
 
 impl ServerState {
-    /// Answers a call. The next pieces of a text come from the same answer as the first.
+    /// Calls a tool; further pieces of a text come from the same answer.
     fn answer_call(
         &self,
         tool: &ToolEntry,

@@ -22,7 +22,7 @@ pub(super) trait AssistantTool: DeserializeOwned + JsonSchema + 'static {
     /// Says what it answers.
     const DESCRIPTION: &'static str;
 
-    /// Answers a call. An answer of entries begins at the cursor.
+    /// Answers a call; a list begins at the cursor.
     fn answer(&self, root: &RootFolder, cursor: u64) -> anyhow::Result<ToolAnswer>;
 }
 
@@ -69,7 +69,7 @@ impl ToolEntry {
     }
 }
 
-/// Takes the cursor out of the arguments of a call; 0: there is none.
+/// Removes the cursor from the arguments of a call; 0 without one.
 pub(super) fn take_cursor(arguments: &mut JsonObject) -> anyhow::Result<u64> {
     match arguments.remove(CURSOR) {
         None | Some(Value::Null) => Ok(0),

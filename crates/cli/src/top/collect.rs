@@ -13,7 +13,7 @@ use crate::args;
 /// Snapshots that a window holds: enough that a share of time does not jump from one to the next.
 const SNAPSHOTS: u32 = 5;
 
-/// Watches, and gives every snapshot to `each`, with the connections' histories.
+/// Watches connections, and calls `each` with every report and the connections' histories.
 pub(crate) fn run(
     options: &WatchOptions,
     stop: &AtomicBool,

@@ -38,7 +38,7 @@ enum Event {
     Closed(std::io::Error),
 }
 
-/// Watches and draws until the user or a signal ends it.
+/// Watches connections and draws the screen until the user or a signal ends it.
 pub(super) fn run(options: &WatchOptions, order: ListOrder, colour: bool) -> anyhow::Result<()> {
     let signals = block_signals()?;
     let (events, waiting) = channel();
@@ -72,7 +72,7 @@ pub(super) fn run(options: &WatchOptions, order: ListOrder, colour: bool) -> any
     ended
 }
 
-/// Signals that end, stop or continue it, as events; blocked for the threads that are started from here on.
+/// Blocks the signals that end, stop or continue the program, to receive them as events.
 fn block_signals() -> anyhow::Result<SigSet> {
     let mut signals = SigSet::empty();
     for signal in [
@@ -226,8 +226,8 @@ impl Screen {
         self.resume()
     }
 
-    /// Takes the terminal, whatever has become of it meanwhile. A new [`Terminal`] knows nothing of what was on it, and
-    /// asks nothing: an answer would come where keys are read.
+    /// Sets up the terminal again, and draws everything. A new [`Terminal`] knows nothing of what
+    /// was on it, and asks nothing: an answer would come where keys are read.
     fn resume(&mut self) -> anyhow::Result<()> {
         const FAILED: &str = "cannot take the terminal";
         enable_raw_mode().context(FAILED)?;

@@ -31,8 +31,8 @@ pub(super) struct Watcher {
 }
 
 impl Watcher {
-    /// Starts it. `send` gets what it sees, every `interval`; false: nobody listens any more. It has these privileges,
-    /// and without them it does nothing.
+    /// Starts a thread that samples a process's threads every `interval`, and calls `send`; false
+    /// ends it. Without these privileges it does nothing.
     pub(super) fn start(
         interval: Duration,
         privileges: Privileges,
@@ -47,7 +47,7 @@ impl Watcher {
         Self { wanted, pid: None }
     }
 
-    /// Looks at this process from now on, or at none.
+    /// Samples the threads of this process from now on, or of none.
     pub(super) fn watch_process(&mut self, pid: Option<u32>) {
         if self.pid != pid {
             self.pid = pid;
@@ -76,7 +76,7 @@ fn watch(requests: &Receiver<Option<u32>>, interval: Duration, send: impl Fn(Thr
     }
 }
 
-/// Looks at one process until another is asked for, which it returns; `None`: this is the end.
+/// Samples one process until another is requested, and returns that; `None`: the end.
 fn follow_process(
     pid: u32,
     requests: &Receiver<Option<u32>>,

@@ -4,7 +4,7 @@ use diagnose::check::report::{
     CheckFailure, CheckReport, CountResult, CountState, FailureKind, SCHEMA,
 };
 
-/// Returns an answer with a failure of each kind; their texts have what the formats must escape.
+/// Makes a report with a failure of each kind, and texts that the formats must escape.
 pub(crate) fn failed_report() -> CheckReport {
     let failure = |kind, name: &str, text: &str| CheckFailure {
         kind,
@@ -51,7 +51,7 @@ pub(crate) fn failed_report() -> CheckReport {
     }
 }
 
-/// Returns one without any.
+/// Makes a report without a failure.
 pub(crate) fn passed_report() -> CheckReport {
     CheckReport {
         is_passed: true,

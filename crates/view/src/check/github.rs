@@ -26,7 +26,7 @@ fn workflow_command(kind: &str, title: &str, text: &str) -> String {
     )
 }
 
-/// Line ends stay, escaped; anything else that a terminal would act on goes.
+/// Escapes line ends for a workflow command, and removes control characters.
 fn escape_data(text: &str) -> String {
     let lines: Vec<_> = text.lines().map(remove_controls).collect();
     lines.join("\n").replace('%', "%25").replace('\n', "%0A")

@@ -3,7 +3,7 @@
 use diagnose::check::report::CheckReport;
 use diagnose::units::quantity;
 
-/// Returns the answer in one sentence.
+/// Returns the result of the check in one sentence.
 pub(super) fn headline(report: &CheckReport) -> String {
     let runs = quantity(report.runs, "run");
     match report.failures.as_slice() {

@@ -9,7 +9,7 @@ use crate::clean::remove_controls;
 /// Name of the suite, and first part of the class names.
 const SUITE: &str = "whylat";
 
-/// Writes the suite.
+/// Writes the check as a JUnit test suite.
 ///
 /// # Errors
 /// None: it is written to memory.
@@ -38,7 +38,7 @@ pub fn write_junit(report: &CheckReport) -> std::io::Result<String> {
     Ok(text)
 }
 
-/// Counts within their limit; and, as a check without any has to have a case, the findings together.
+/// Returns the counts within their limit; without any, one case for all findings.
 fn passed_counts(report: &CheckReport) -> impl Iterator<Item = (FailureKind, &str)> {
     let failed = |kind, name: &str| {
         let mut failures = report.failures.iter();

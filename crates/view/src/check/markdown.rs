@@ -6,7 +6,7 @@ use diagnose::check::{interval, number};
 use super::headline::headline;
 use crate::clean::remove_controls;
 
-/// Writes the summary.
+/// Writes the check as a summary in Markdown.
 pub fn write_markdown(report: &CheckReport) -> String {
     let mut out = format!("### whylat check\n\n{}\n", escape_cell(&headline(report)));
     if !report.failures.is_empty() {
@@ -45,7 +45,7 @@ pub fn write_markdown(report: &CheckReport) -> String {
     out
 }
 
-/// Text of a cell: no end of a line or cell, and nothing that Markdown reads as HTML or as a link.
+/// Escapes the text of a table's cell: no line end, HTML or link.
 fn escape_cell(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for letter in remove_controls(text).chars() {

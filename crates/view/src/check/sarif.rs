@@ -18,7 +18,8 @@ struct SarifLog {
     runs: [Value; 1],
 }
 
-/// Writes the log. `artifact` is the file that results point at, relative to the repository: the baseline, or the program.
+/// Writes the check as a SARIF log. `artifact` is the file that results point at, relative to the
+/// repository: the baseline, or the program.
 ///
 /// # Errors
 /// None: everything in it has a form in JSON.

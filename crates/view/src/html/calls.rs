@@ -27,7 +27,7 @@ pub struct BlockedCalls {
 }
 
 impl BlockedCalls {
-    /// Reads those of a recording.
+    /// Reads the blocked calls of a recording.
     pub fn read(recording: &Recording) -> Self {
         let mut by_thread: HashMap<u32, Vec<(u64, u64, bool, i32)>> = HashMap::new();
         recording.scan::<Call>(|rows| {
@@ -59,7 +59,7 @@ impl BlockedCalls {
         ]
     }
 
-    /// Returns the call around a wait: whether it sent, and its bytes.
+    /// Returns the call around a wait: whether it is a send call, and its bytes.
     fn call_around(&self, waits: &Waits, row: usize) -> Option<(bool, i32)> {
         let calls = self.by_thread.get(&waits.tid[row])?;
         let first = calls.partition_point(|(end_ns, ..)| *end_ns < waits.end_ns[row]);

@@ -40,7 +40,8 @@ const ANOMALY: Field = Field {
     null: "",
 };
 
-/// Returns the columns. `rows`: the spans of the page.
+/// Returns the columns on causes: which slow messages a span explains. `rows`: the spans of the
+/// page.
 pub fn columns(
     tail: Option<&TailReport>,
     spans: &Activities,

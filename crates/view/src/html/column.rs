@@ -184,7 +184,7 @@ fn write_leb128(mut value: u64, out: &mut Vec<u8>) {
     out.push(value as u8);
 }
 
-/// Real numbers.
+/// Appends real numbers; an empty cell is NaN.
 pub fn pack_real(cells: impl Iterator<Item = Option<f64>>, out: &mut Vec<u8>) {
     for cell in cells {
         out.extend(cell.unwrap_or(f64::NAN).to_le_bytes());
@@ -198,7 +198,7 @@ pub struct WordNumbers {
 }
 
 impl WordNumbers {
-    /// Writes texts as their numbers; 0: there is none.
+    /// Appends texts as numbers of a list of words; 0 for an empty cell.
     pub fn put(&mut self, cells: Vec<Option<String>>, out: &mut Vec<u8>) {
         for cell in cells {
             let next = self.numbers.len() as u64 + 1;

@@ -172,7 +172,7 @@ impl ColumnEncoder {
         Ok(())
     }
 
-    /// Converts times to those from the recording's start; other numbers stay.
+    /// Converts times to times since the recording's start; other numbers stay.
     fn count_from_start(&self, cells: Vec<Option<i64>>, started_ns: u64) -> Vec<Option<i64>> {
         if !self.is_moment {
             return cells;
@@ -239,7 +239,7 @@ mod tests {
         ..BEGIN
     };
 
-    /// Encodes rows of begin and end, so many at a time.
+    /// Encodes rows of begin and end, `at_once` at a time.
     fn encode(rows: &[(i64, i64)], at_once: usize) -> (Vec<&'static str>, Vec<u8>) {
         let mut reals = Vec::new();
         loop {

@@ -33,7 +33,7 @@ pub const LIFE_FIELDS: [Field; 3] = [
 pub trait MessageLife: Table {
     /// Returns the begin and the length of a message's time on this host, ns; `None`: a timestamp is missing.
     fn life(rows: &Self::Columns, row: usize) -> Option<(i64, i64)>;
-    /// Returns one message.
+    /// Returns the message of a row.
     fn message(rows: &Self::Columns, row: usize) -> MessageRow;
     /// Returns the identity of a message: its connection, its direction, and its end in the stream.
     fn id(rows: &Self::Columns, row: usize) -> (u64, MessageDirection, u64);

@@ -146,7 +146,7 @@ impl StepLists {
     }
 }
 
-/// Returns the columns of messages: times first, each as the difference to the one before.
+/// Returns the columns of step times, each as the difference to the one before.
 pub fn columns(times: Vec<StepTimes>) -> impl Iterator<Item = DerivedColumn> {
     let list = times.iter().map(|it| i64::try_from(it.list).ok()).collect();
     let error = times.iter().map(|it| it.error_ns?.try_into().ok());

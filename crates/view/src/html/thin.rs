@@ -19,7 +19,8 @@ pub struct Thinning {
 }
 
 impl Thinning {
-    /// Returns the selection. `tail`: the explained messages of a recording that started then.
+    /// Makes the selection of rows that the page has. `tail`: the explained messages of a
+    /// recording that started then.
     pub fn new(nth: usize, tail: Option<&TailReport>, started_ns: u64) -> Self {
         let groups = tail.map_or(&[][..], |tail| &tail.groups);
         let explained = || groups.iter().flat_map(|group| &group.explained);
@@ -42,7 +43,7 @@ impl Thinning {
         row.is_multiple_of(self.nth)
     }
 
-    /// Returns whether a message is an explained one.
+    /// Returns whether a message is one of the explained ones.
     pub fn holds_message(&self, conn: u64, direction: MessageDirection, offset_end: u64) -> bool {
         self.explained.contains(&MessageId {
             conn,

@@ -9,7 +9,7 @@ use table::{Columns, CounterKind, Recording};
 use super::trace::{CounterUnit, CounterValue, TrackId, TrackKind};
 use super::tracks::TraceDrawing;
 
-/// Counters of programs: those that only grow and fall begin at zero, and say so.
+/// Draws the counters of programs; those that only grow begin at zero.
 pub(super) fn of_programs(drawing: &mut TraceDrawing<'_>, recording: &Recording) -> io::Result<()> {
     let mut counters: HashMap<Key, Running> = HashMap::new();
     for rows in recording.batches::<Counter>() {
@@ -118,7 +118,7 @@ impl CounterValue {
     }
 }
 
-/// Round-trip time and congestion window of connections.
+/// Draws RTT and congestion window of connections.
 pub(super) fn of_connections(
     drawing: &mut TraceDrawing<'_>,
     recording: &Recording,

@@ -44,7 +44,7 @@ impl TrackLanes {
         }
     }
 
-    /// Among the tracks of a group.
+    /// Begins lanes with a rank among the tracks of a group.
     pub(super) fn with_rank(name: String, within: TrackId, rank: u16) -> Self {
         Self {
             rank: Some(rank),
@@ -77,8 +77,8 @@ impl TrackLanes {
         lane.open(trace, begin_ns, end_ns, what)
     }
 
-    /// Adds a span that nothing else lies in, with its parts, which follow each other: how long each took, and its
-    /// name.
+    /// Adds a span that no other span shares, with its consecutive parts: how long each took, and
+    /// its name.
     pub(super) fn apart<'p>(
         &mut self,
         trace: &mut TraceWriter<'_>,
@@ -102,13 +102,13 @@ impl TrackLanes {
         trace.close(lane.track, end_ns)
     }
 
-    /// Ends what is open.
+    /// Ends all open spans.
     pub(super) fn finish(mut self, trace: &mut TraceWriter<'_>) -> io::Result<()> {
         let mut lanes = self.lanes.iter_mut();
         lanes.try_for_each(|lane| lane.close(trace, u64::MAX, 0))
     }
 
-    /// A lane in which nothing overlaps such a span: the first one, or a new one.
+    /// Returns the first lane without a span in this interval, or a new one.
     fn free_lane(
         &mut self,
         trace: &mut TraceWriter<'_>,
@@ -138,7 +138,7 @@ impl TrackLanes {
 }
 
 impl Lane {
-    /// Returns whether a span fits into the open ones, after all that are over by then were closed. The `kept`
+    /// Returns whether a span fits into the open ones, after earlier ones ended. The `kept`
     /// outermost stay.
     fn has_room_within(&self, begin_ns: u64, end_ns: u64, kept: usize) -> bool {
         let around = self.open.iter().rfind(|open_ns| **open_ns > begin_ns);
@@ -147,8 +147,8 @@ impl Lane {
         begin_ns >= self.latest_ns && around.is_some_and(|around_ns| *around_ns >= end_ns)
     }
 
-    /// Returns whether a span fits between the outermost ones. Before an earlier one it must end before that begins:
-    /// at the same instant, that would be in the file first.
+    /// Returns whether a span fits between the outermost spans. Before an earlier one it must end
+    /// before that begins: at the same instant, that would be in the file first.
     fn has_room(&self, begin_ns: u64, end_ns: u64) -> bool {
         let before = self.outermost.range(..=begin_ns).next_back();
         let after = (Bound::Excluded(begin_ns), Bound::Unbounded);
@@ -181,7 +181,7 @@ impl Lane {
         trace.open(self.track, begin_ns, what)
     }
 
-    /// Closes what is over by then, innermost first, but for the `kept` outermost.
+    /// Ends open spans that are over by `by_ns`, innermost first, but for the `kept` outermost.
     fn close(&mut self, trace: &mut TraceWriter<'_>, by_ns: u64, kept: usize) -> io::Result<()> {
         while self.open.len() > kept
             && let Some(end_ns) = self.open.pop_if(|end_ns| *end_ns <= by_ns)
@@ -205,8 +205,8 @@ mod tests {
     /// A span: begin, end, and a number of its own.
     type Span = (u64, u64, u64);
 
-    /// The spans of a trace as Perfetto understands it: events in the order of time, and of the file within one
-    /// instant; an end ends what began last on its track.
+    /// Returns the spans of a trace as Perfetto understands it: an end closes the span that began
+    /// last on its track.
     fn understood(trace: &[u8]) -> Vec<Span> {
         let mut events: BTreeMap<u64, Vec<(u64, Option<u64>)>> = BTreeMap::new();
         for packet in messages(trace, 1) {
@@ -268,7 +268,7 @@ mod tests {
         understood(&out)
     }
 
-    /// Short ones at few instants, so that many begin and end at the same.
+    /// Generates short spans at few instants, so that many begin and end together.
     fn spans() -> impl Strategy<Value = Vec<Span>> {
         let span = (0_u64..30, 0_u64..8);
         prop::collection::vec(span, 0..60).prop_map(|spans| {

@@ -80,7 +80,7 @@ impl RequestTracks {
         lanes.apart(&mut drawing.trace, times, &what, steps.into_iter())
     }
 
-    /// Draws steps that follow each other in one thread.
+    /// Draws the consecutive steps of a request in one thread.
     fn in_thread(
         &mut self,
         drawing: &mut TraceDrawing<'_>,
@@ -132,7 +132,7 @@ impl RequestTracks {
     }
 }
 
-/// Returns the number of steps that one thread makes without a gap: steps may be missing where there were too many.
+/// Returns the number of steps that one thread makes without a gap.
 fn length_of_stay(steps: &[PathStep]) -> usize {
     let follows = |pair: &[PathStep]| {
         let is_next = pair[0].after_ns + pair[0].ns == pair[1].after_ns;

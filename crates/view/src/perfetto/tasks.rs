@@ -100,7 +100,7 @@ impl RowShape {
     }
 }
 
-/// Returns its name, or that of its kind.
+/// Returns the task's name, or that of its kind.
 fn name(rows: &Tasks, row: usize) -> &str {
     rows.name[row].as_deref().unwrap_or(rows.kind[row].name())
 }

@@ -197,7 +197,7 @@ impl<'a> TraceWriter<'a> {
         Ok(trace)
     }
 
-    /// Writes the readings of several clocks at one moment.
+    /// Writes the times of several clocks at one moment.
     pub(super) fn clocks(
         &mut self,
         monotonic_ns: u64,
@@ -252,7 +252,7 @@ impl<'a> TraceWriter<'a> {
         })
     }
 
-    /// A span begins.
+    /// Begins a span.
     pub(super) fn open(
         &mut self,
         track: TrackId,
@@ -273,7 +273,7 @@ impl<'a> TraceWriter<'a> {
         })
     }
 
-    /// A moment.
+    /// Writes a moment on a track.
     pub(super) fn instant(
         &mut self,
         track: TrackId,
@@ -283,7 +283,7 @@ impl<'a> TraceWriter<'a> {
         self.write_event(event::INSTANT, track, ns, what)
     }
 
-    /// A counter has this value from now on.
+    /// Sets the value of a counter from now on.
     pub(super) fn count(&mut self, track: TrackId, ns: u64, count: CounterValue) -> io::Result<()> {
         self.write_packet(packet::NEEDS_STATE, |body| {
             body.put_unsigned(packet::TIMESTAMP, ns);
@@ -298,7 +298,7 @@ impl<'a> TraceWriter<'a> {
         })
     }
 
-    /// Flushes what is buffered.
+    /// Writes what is in the buffer.
     pub(super) fn finish(self) -> io::Result<()> {
         self.out.flush()
     }
@@ -360,7 +360,7 @@ impl<'a> TraceWriter<'a> {
         })
     }
 
-    /// Writes one packet.
+    /// Writes one packet of the trace.
     fn write_packet(&mut self, flags: u64, write: impl FnOnce(&mut WireMessage)) -> io::Result<()> {
         self.body.clear();
         self.body.put_unsigned(packet::SEQUENCE_ID, 1);
@@ -372,7 +372,7 @@ impl<'a> TraceWriter<'a> {
     }
 }
 
-/// Returns the number of a name; `define` gets a new one.
+/// Returns the number of a name; a new name gets one, and `define` is called.
 fn number(
     numbers: &mut HashMap<&'static str, u64>,
     name: &'static str,

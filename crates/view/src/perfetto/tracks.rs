@@ -34,7 +34,7 @@ impl<'a> TraceDrawing<'a> {
         }
     }
 
-    /// A process.
+    /// Returns the track of a process; makes it once.
     pub(super) fn process(&mut self, pid: u32) -> io::Result<TrackId> {
         if let Some(track) = self.processes.get(&pid) {
             return Ok(*track);
@@ -45,7 +45,7 @@ impl<'a> TraceDrawing<'a> {
         Ok(track)
     }
 
-    /// A thread of a process. The first one has the process's name.
+    /// Returns the track of a thread; makes it once. The first one has the process's name.
     pub(super) fn thread(&mut self, pid: u32, tid: u32) -> io::Result<TrackId> {
         if let Some(track) = self.threads.get(&(pid, tid)) {
             return Ok(*track);
@@ -78,7 +78,7 @@ impl<'a> TraceDrawing<'a> {
         Ok(track)
     }
 
-    /// The group of all CPUs.
+    /// Returns the track that groups all CPUs; makes it once.
     pub(super) fn cpus(&mut self) -> io::Result<TrackId> {
         match self.cpus {
             Some(track) => Ok(track),
@@ -89,14 +89,14 @@ impl<'a> TraceDrawing<'a> {
         }
     }
 
-    /// A number that connects events.
+    /// Returns a new number that connects events by arrows.
     pub(super) fn flow(&mut self) -> u64 {
         self.flows += 1;
         self.flows
     }
 }
 
-/// Returns the rank of a CPU's track: first its activity, then its work for messages.
+/// Returns the rank of a CPU's track: first its activity, then its messages.
 pub(super) fn track_rank(cpu: u16, messages: Option<MessageDirection>) -> u16 {
     let place = match messages {
         None => 0,

@@ -18,7 +18,7 @@ pub(super) fn draw(drawing: &mut TraceDrawing<'_>, recording: &Recording) -> io:
     Ok(())
 }
 
-/// Waits of one thread follow each other: they need no lanes.
+/// Draws one wait on its thread's track; waits of a thread never overlap.
 fn span(drawing: &mut TraceDrawing<'_>, rows: &Waits, row: usize) -> io::Result<()> {
     let track = drawing.thread(rows.pid[row], rows.tid[row])?;
     let names = drawing.names;

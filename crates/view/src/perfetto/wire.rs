@@ -17,7 +17,7 @@ impl WireMessage {
         &self.bytes
     }
 
-    /// Clears it, and keeps its memory.
+    /// Empties the message, and keeps its memory.
     pub(super) fn clear(&mut self) {
         self.bytes.clear();
     }
@@ -33,25 +33,25 @@ impl WireMessage {
         self.put_unsigned(field, value.cast_unsigned());
     }
 
-    /// A field of type `fixed64`.
+    /// Writes a field of type `fixed64`.
     pub(super) fn put_fixed(&mut self, field: u32, value: u64) {
         self.write_tag(field, FIXED_64);
         self.bytes.extend_from_slice(&value.to_le_bytes());
     }
 
-    /// A field of type `double`.
+    /// Writes a field of type `double`.
     pub(super) fn double(&mut self, field: u32, value: f64) {
         self.put_fixed(field, value.to_bits());
     }
 
-    /// A field of type `string`.
+    /// Writes a field of type `string`.
     pub(super) fn text(&mut self, field: u32, value: &str) {
         self.write_tag(field, LENGTH);
         self.varint(value.len() as u64);
         self.bytes.extend_from_slice(value.as_bytes());
     }
 
-    /// A message within this one.
+    /// Writes a field with a message within this one.
     pub(super) fn message(&mut self, field: u32, write: impl FnOnce(&mut Self)) {
         self.write_tag(field, LENGTH);
         let start = self.bytes.len();
@@ -63,7 +63,7 @@ impl WireMessage {
         self.bytes[start..].rotate_right(moved);
     }
 
-    /// A message that was written apart; one without a field is left out.
+    /// Writes a field with another message; leaves out an empty one.
     pub(super) fn append(&mut self, field: u32, message: &Self) {
         if !message.bytes.is_empty() {
             self.write_tag(field, LENGTH);
@@ -98,7 +98,7 @@ pub(super) mod read {
         Bytes(&'a [u8]),
     }
 
-    /// A number, and what follows it.
+    /// Reads a number, and returns the bytes behind it.
     fn varint(bytes: &[u8]) -> (u64, &[u8]) {
         let length = bytes.iter().take_while(|byte| **byte >= 0x80).count() + 1;
         let value = bytes[..length].iter().rev();
@@ -133,7 +133,7 @@ pub(super) mod read {
         fields
     }
 
-    /// The messages of a field.
+    /// Returns the messages of a field.
     pub(crate) fn messages(bytes: &[u8], field: u32) -> Vec<Vec<(u32, Value<'_>)>> {
         let fields = fields(bytes).into_iter();
         let messages = fields.filter_map(|(number, value)| match value {

@@ -9,7 +9,7 @@ use super::{imports, requests, slow};
 
 use crate::layout::{Style, TextLayout};
 
-/// Draws the answer.
+/// Draws the report's answer in one paragraph.
 pub fn draw(layout: &mut TextLayout, report: &Report) {
     let (style, text) = styled_answer(report);
     layout.paragraph(0, style, &text);
@@ -45,7 +45,7 @@ fn styled_answer(report: &Report) -> (Style, String) {
     }
 }
 
-/// Returns that no connection was seen, with the filter and the reason that may explain it; or what was seen instead.
+/// Returns why no connection was seen, or what was seen instead.
 fn explain_nothing(report: &Report) -> String {
     if let Some(why) = &report.why_unseen
         && has_other_sockets(&report.sockets, &report.about.coverage)

@@ -26,8 +26,8 @@ pub fn stage_mark(stage: Stage) -> (char, Style) {
     }
 }
 
-/// Returns the stages in the bar with their numbers of cells, which add up to `width`: the largest
-/// remainders are rounded up.
+/// Returns the stages in the bar with their cells, `width` in all; the largest remainders are
+/// rounded up.
 pub fn stage_cells(stages: &Stages, width: usize) -> Vec<(Stage, usize)> {
     let total: f64 = stages.iter().map(|(_, share)| share.share).sum();
     if total <= 0.0 {
@@ -70,7 +70,7 @@ pub fn summary(stages: &Stages) -> String {
     format!("sending: {}", words.join(", "))
 }
 
-/// Returns the stages with their shares, largest first; small ones only if `is_kept`.
+/// Returns the stages with their shares, the largest first; small ones only if `is_kept`.
 fn stage_names(
     stages: &Stages,
     is_kept: fn(Stage) -> bool,

@@ -17,7 +17,7 @@ const SHOWN_HEALTHY: usize = 2;
 /// Cells of a bar.
 const CELLS: usize = 60;
 
-/// Draws the section.
+/// Draws the section on connections.
 pub fn draw(layout: &mut TextLayout, report: &Report, options: &TextOptions) {
     let all = report.connections.len();
     if all == 0 {
@@ -148,7 +148,7 @@ fn draw_sending(layout: &mut TextLayout, connection: &Connection) {
     layout.paragraph(4, Style::Dim, &describe_exactness(connection));
 }
 
-/// Returns the method of measurement of the shares, and their largest error.
+/// Returns how the shares were measured, and their largest error.
 fn describe_exactness(connection: &Connection) -> String {
     let uses = |method| {
         connection

@@ -11,7 +11,7 @@ const SHOWN: usize = 10;
 /// Processes drawn of each.
 const SHOWN_PROCESSES: usize = 5;
 
-/// Draws the section, if there are any.
+/// Draws the section on containers, if there are any.
 pub fn draw(layout: &mut TextLayout, report: &Report, options: &TextOptions) {
     let all = &report.containers;
     if all.is_empty() {

@@ -15,7 +15,7 @@ const PARTS: usize = 3;
 /// Traits that are named: JSON has all.
 const TRAITS: usize = 6;
 
-/// Draws the lines.
+/// Draws what slow requests have in common.
 pub fn draw(layout: &mut TextLayout, contrast: &Contrast) {
     let text = format!(
         "{} of {} or longer took {} more than others, on average",

@@ -18,7 +18,7 @@ const EVENTS: &str = "tcp_events";
 /// Clocks that most hosts do not have; only what compares hosts or adapters needs them.
 const OPTIONAL_CLOCKS: [&str; 2] = ["clock.perf", "clock.ptp"];
 
-/// Draws the lines of probes, then that of clocks if one is missing.
+/// Draws the probes that do not work, then missing clocks.
 pub fn draw(layout: &mut TextLayout, about: &About) {
     let all = about.coverage.iter();
     let (clocks, probes): (Vec<&Coverage>, Vec<&Coverage>) =
@@ -63,7 +63,7 @@ struct Group<'a> {
     remedy: &'a str,
 }
 
-/// Returns the probes that do not work as designed, those with the same cause together.
+/// Returns the probes that do not work as designed, grouped by cause.
 fn groups<'a>(all: &[&'a Coverage]) -> Vec<Group<'a>> {
     let mut groups: Vec<Group<'a>> = Vec::new();
     for coverage in all {

@@ -162,7 +162,7 @@ fn side_line(layout: &mut TextLayout, letter: &str, numbers: Option<&ServiceNumb
     layout.line(4, &[(Style::Plain, &line)]);
 }
 
-/// Returns the severity on the side where it is worst.
+/// Returns the higher of both sides' severities.
 fn worst_severity(finding: &FindingChange) -> Severity {
     let sides = [&finding.before, &finding.after].into_iter().flatten();
     sides.map(|it| it.severity).max().unwrap_or(Severity::Info)
@@ -273,7 +273,7 @@ fn draw_counters(layout: &mut TextLayout, report: &DiffReport, most: usize) {
     layout.blank();
 }
 
-/// Draws a name and a cell for each side; a long name has a line of its own.
+/// Draws a name and a cell for each side; a long name gets a line of its own.
 fn pair_line(layout: &mut TextLayout, style: Style, [name, before, after]: [&str; 3]) {
     let is_short = columns(name) < NAME;
     if !is_short {

@@ -62,7 +62,7 @@ pub fn draw_section(layout: &mut TextLayout, report: &DropReport) {
     layout.blank();
 }
 
-/// Returns whether a group is a drop or a reset, and not what is counted as one already.
+/// Returns whether a group is of drops or resets that no other group counts.
 fn is_problem(group: &ReasonGroup) -> bool {
     let is_own = matches!(
         group.kind,
@@ -188,7 +188,7 @@ fn draw(layout: &mut TextLayout, group: &ReasonGroup) {
     }
 }
 
-/// Returns names with their numbers, those of most first.
+/// Returns names with their numbers, the largest first.
 fn list_counts(names: &[NamedCount]) -> String {
     let shown = names.iter().take(NAMES);
     let shown: Vec<String> = shown

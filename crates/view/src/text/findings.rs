@@ -39,12 +39,12 @@ pub fn draw(layout: &mut TextLayout, report: &Report, options: &TextOptions) {
     }
 }
 
-/// Draws one finding in full.
+/// Draws one finding with all its evidence.
 pub fn draw_whole_finding(layout: &mut TextLayout, finding: &Finding) {
     draw_finding(layout, finding, false, None);
 }
 
-/// Draws one undecided problem.
+/// Draws one undecided finding.
 pub fn draw_one_undecided(layout: &mut TextLayout, undecided: &UndecidedFinding) {
     draw_undecided(layout, undecided);
 }
@@ -103,7 +103,7 @@ fn draw_finding(layout: &mut TextLayout, finding: &Finding, is_answer: bool, whe
     layout.blank();
 }
 
-/// Returns when a problem began and ended, where it lasted for less than half of the recording.
+/// Returns when a problem began and ended, if it lasted for less than half of the recording.
 fn interval_text(report: &Report, finding: &Finding) -> Option<String> {
     let length_ns = finding.until_ns.saturating_sub(finding.from_ns);
     if finding.is_note() || length_ns * 2 >= report.about.span_ns {
@@ -165,7 +165,7 @@ fn draw_list(layout: &mut TextLayout, label: &str, entries: &[String]) {
     }
 }
 
-/// Draws a list that is numbered when it has several entries.
+/// Draws a list, with numbers if it has several entries.
 fn draw_steps(layout: &mut TextLayout, label: &str, steps: &[String]) {
     for (index, step) in steps.iter().enumerate() {
         let label = if index == 0 { label } else { "" };

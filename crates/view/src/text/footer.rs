@@ -9,7 +9,7 @@ use super::coverage;
 use super::parts::LABEL;
 use crate::layout::{Style, TextLayout};
 
-/// Draws the section.
+/// Draws the section on coverage, losses and cost.
 pub fn draw(layout: &mut TextLayout, about: &About) {
     layout.title(&[(Style::Bold, "recording")]);
     coverage::draw(layout, about);

@@ -94,7 +94,7 @@ fn draw_list(layout: &mut TextLayout, title: &str, functions: &FunctionShares) {
     }
 }
 
-/// The function, and where it begins.
+/// Returns the function's name and its place in the source.
 fn title_of(function: &FunctionShare) -> String {
     let file = function
         .source

@@ -25,7 +25,7 @@ pub fn headline(trace: &ImportedTrace) -> String {
     )
 }
 
-/// Draws the lists.
+/// Draws the lists of an imported trace: threads, functions, kinds, gaps.
 pub fn draw(layout: &mut TextLayout, trace: &ImportedTrace, options: &TextOptions) {
     let most = options.limit.unwrap_or(SHOWN);
     draw_list(
@@ -52,7 +52,7 @@ pub fn draw(layout: &mut TextLayout, trace: &ImportedTrace, options: &TextOption
     layout.blank();
 }
 
-/// Draws a list with a title, if it has entries; each has a name and its numbers.
+/// Draws a list with a title, if it has entries.
 fn draw_list<T>(
     layout: &mut TextLayout,
     title: &str,

@@ -106,7 +106,7 @@ fn draw(layout: &mut TextLayout, group: &MessageGroup) {
     layout.blank();
 }
 
-/// Returns the numbers of irregular messages of a group, each with its reason.
+/// Returns the number of irregular messages of a group, each with its reason.
 fn count_irregular(group: &MessageGroup) -> [(u64, String); 6] {
     let late = duration(group.doubt_ns);
     let stamped = group.stamped;
@@ -228,7 +228,7 @@ fn went_out_in(row: &SentMessage) -> String {
     }
 }
 
-/// Draws a line for each step, those of the program indented, with the part that ends with it.
+/// Draws a line for each step of a message, with the part that ends there.
 fn draw_steps(layout: &mut TextLayout, story: &MessageStory) {
     let mut cpu = None;
     for step in &story.steps {

@@ -12,7 +12,7 @@ use crate::layout::{Style, TextLayout, TextOptions};
 /// Entries drawn unless the user asks for more.
 const SHOWN: usize = 6;
 
-/// Draws the section, if there is anything to know; with `--full` each entry with its evidence.
+/// Draws the section of notes; with `--full` each entry with its evidence.
 pub fn draw(layout: &mut TextLayout, report: &Report, options: &TextOptions) {
     let known = report.findings.iter().filter(|it| it.is_note());
     let open = report.undecided.iter().filter(|it| it.is_minor());

@@ -13,7 +13,7 @@ pub(super) const LABEL: usize = 12;
 /// Width of a cell of numbers.
 pub(super) const CELL: usize = 11;
 
-/// Draws which recording this is, and its damage.
+/// Draws which recording the report is of, and its damage.
 pub(super) fn draw_head(layout: &mut TextLayout, about: &About) {
     let host = &about.host;
     let span = duration(about.span_ns);
@@ -35,7 +35,7 @@ pub(super) fn draw_head(layout: &mut TextLayout, about: &About) {
     }
 }
 
-/// Returns what part of the time calls, waits and requests are of, if not of all.
+/// Returns which part of the time has calls, waits and requests, if not all.
 fn describe_windows(about: &About) -> String {
     about.windows.map_or_else(String::new, |sums| {
         format!(
@@ -92,7 +92,7 @@ pub(super) fn describe_subject(subject: &FindingSubject, direction: DataDirectio
     }
 }
 
-/// Returns where a service is: `at` its own address, `→` the one that it asks.
+/// Returns the place of a service: `at` its own address, `→` the asked one.
 fn requests_of(requests: &SubjectRequests) -> String {
     match requests.role {
         Side::Server => format!("at {}", requests.address),

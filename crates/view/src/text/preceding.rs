@@ -6,7 +6,8 @@ use diagnose::waits::join::report::{FactorAssociation, FactorKind, FactorReport,
 
 use crate::layout::TextLayout;
 
-/// Draws the sentences, if there are any. `longer_than_ns`: the filter's limit for slow waits.
+/// Draws the sentences on calls before slow waits. `longer_than_ns`: the filter's limit for slow
+/// waits.
 pub fn draw(
     layout: &mut TextLayout,
     label: usize,

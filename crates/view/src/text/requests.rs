@@ -72,7 +72,7 @@ pub fn draw_section(layout: &mut TextLayout, report: &RequestReport, answer: &st
     layout.blank();
 }
 
-/// Says why much is unknown.
+/// Draws why much of the time is unknown: no waits were recorded.
 fn no_waits(layout: &mut TextLayout, report: &RequestReport) {
     let is_off = |state: &ProbeState| matches!(state, ProbeState::Off { .. });
     let waits = report.about.coverage.iter().find(|it| it.probe == "waits");
@@ -120,7 +120,7 @@ fn functions_of_all(service: &Service) -> Option<&FunctionShares> {
     service.functions.as_ref().map(|it| &it.all)
 }
 
-/// The largest parts, with their shares; of computing also the first function.
+/// Returns the largest parts with their shares, and the first function of computing.
 fn largest_shares(parts: &PartShares, functions: Option<&FunctionShares>) -> String {
     let largest = parts.largest().take(PARTS);
     let word = |(part, share): (RequestPart, f64)| {
@@ -200,7 +200,7 @@ fn name(service: &Service) -> String {
     }
 }
 
-/// Names the slowest 1 %, of one request at least.
+/// Returns the title of the slowest 1 %: of fewer than a hundred requests "the slowest".
 fn slowest_title(requests: u64) -> &'static str {
     match requests < 100 {
         true => "the slowest",
@@ -239,7 +239,7 @@ fn draw(layout: &mut TextLayout, service: &Service) {
     }
 }
 
-/// The slowest requests, with their services where there are several.
+/// Draws the slowest requests, with their services if there are several.
 fn draw_slowest(layout: &mut TextLayout, report: &RequestReport) {
     if report.requests.is_empty() {
         return;
@@ -299,7 +299,7 @@ fn draw_others(layout: &mut TextLayout, report: &RequestReport) {
     layout.blank();
 }
 
-/// Draws one request.
+/// Returns the report on one request.
 pub fn request_text(report: &RequestReport, request: &RequestRow, options: &TextOptions) -> String {
     let mut layout = TextLayout::new(options);
     draw_head(&mut layout, &report.about);
@@ -382,7 +382,7 @@ fn draw_waterfall(layout: &mut TextLayout, request: &RequestRow) {
     }
 }
 
-/// Draws a bar: the place of a step in its request.
+/// Returns a bar with the place of a step in its request.
 fn step_bar(step: &PathStep, duration_ns: u64) -> String {
     let column = |ns: u64| {
         let share = diagnose::units::ratio_of(ns, duration_ns);
@@ -398,7 +398,7 @@ fn step_bar(step: &PathStep, duration_ns: u64) -> String {
     )
 }
 
-/// Names the thread, its connection, and the requests before it.
+/// Returns the thread of a step, its connection, and the requests before it.
 fn describe_step(step: &PathStep) -> String {
     let mut words = Vec::new();
     if let Some(tid) = step.tid {

@@ -17,7 +17,7 @@ pub fn warnings(report: &Report) -> impl Iterator<Item = &SlowMessages> {
     slow.filter(|it| it.severity > Severity::Info)
 }
 
-/// Returns one sentence about the worst ones.
+/// Returns one sentence on the slow messages with the worst severity.
 pub fn headline(slow: &SlowMessages) -> String {
     let cause = slow.causes.first();
     let cause = cause.map_or_else(|| "unknown cause".to_owned(), title);
@@ -50,7 +50,7 @@ pub fn draw(layout: &mut TextLayout, report: &Report) {
     layout.blank();
 }
 
-/// Returns that slow messages are no problem, with the command that explains them, if there are any.
+/// Returns the note that slow messages are no problem, with the command that explains them.
 pub fn note(report: &Report) -> Option<(String, String)> {
     let first = report.slow_messages.iter().flatten().next()?;
     if warnings(report).next().is_some() {

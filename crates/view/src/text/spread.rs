@@ -6,7 +6,7 @@ use diagnose::units::{duration, percent};
 use super::parts::{CELL, LABEL};
 use crate::layout::{Style, TextLayout};
 
-/// Draws a line for each of the slowest: its id, how long it took, and its largest parts.
+/// Draws a line for each of the slowest: id, duration, and largest parts.
 pub(super) fn slowest_lines<'a>(
     layout: &mut TextLayout,
     slowest: impl Iterator<Item = (&'a str, u64, String)>,

@@ -85,7 +85,7 @@ fn answer_text(report: &TailReport) -> String {
     )
 }
 
-/// Returns whether the CPU activity of any slow message and of ordinary ones is known.
+/// Returns whether CPU activity is recorded for any slow message and for ordinary ones.
 fn is_judged(report: &TailReport) -> bool {
     let judged = |it: &TailGroup| it.tail.kept > 0 && it.body.kept > 0;
     report.groups.iter().any(judged)
@@ -157,7 +157,7 @@ fn draw_latencies(layout: &mut TextLayout, report: &TailReport, group: &TailGrou
     }
 }
 
-/// Returns the text on a band: its messages, and those with known CPU activity.
+/// Returns the number of messages in a band, and of those with recorded CPU activity.
 fn band_text(band: &str, judged: &BandCounts) -> String {
     format!(
         "{} ({}); CPU activity recorded for {}",
@@ -304,7 +304,7 @@ fn draw_cause(layout: &mut TextLayout, cause: &TailCause) {
     layout.blank();
 }
 
-/// Returns the time that a cause added to the messages that it hit.
+/// Returns the time that a cause added to its messages.
 fn extra(cause: &TailCause) -> String {
     let deviation = &cause.deviation_ns;
     let median = format_nanoseconds(deviation.median);

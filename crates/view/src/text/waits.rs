@@ -132,7 +132,7 @@ fn draw_groups(layout: &mut TextLayout, report: &WaitReport) {
 /// Counters drawn unless the user asks for more.
 const COUNTERS: usize = 10;
 
-/// Draws what programs count, by name, and the waits that go with it.
+/// Draws the counters of programs, and the waits that go with them.
 fn draw_counters(layout: &mut TextLayout, report: &WaitReport, options: &TextOptions) {
     let all = &report.counters;
     if all.is_empty() {
@@ -441,7 +441,7 @@ fn quarter_index(ns: u64) -> usize {
     doublings as usize * 4 + ((ns >> (doublings - 2)) & 3) as usize
 }
 
-/// Returns the members with their shares of the group's time.
+/// Returns the members of a group with their shares of its time.
 fn describe_shares(parts: &[GroupPart], group: &WaitGroup, all_ns: u64) -> String {
     let words = parts.iter().map(|part| {
         let identity = &part.identity;

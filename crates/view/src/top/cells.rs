@@ -46,7 +46,7 @@ pub enum ListColumn {
 }
 
 impl ListColumn {
-    /// Returns its heading.
+    /// Returns the column's heading.
     pub const fn title(self) -> &'static str {
         match self {
             Self::Mark => "",
@@ -65,7 +65,7 @@ impl ListColumn {
         }
     }
 
-    /// Returns whether its cells are right-aligned.
+    /// Returns whether the column's cells are right-aligned.
     const fn is_number(self) -> bool {
         matches!(
             self,
@@ -140,7 +140,7 @@ fn add(columns: &mut ColumnWidths, width: usize, place: usize, column: (ListColu
     }
 }
 
-/// Distributes the rest of the width.
+/// Distributes the remaining width of the screen over the columns.
 fn widen_columns(columns: &mut ColumnWidths, width: usize) {
     let mut left = width.saturating_sub(used_width(columns));
     for (wanted, most) in [
@@ -294,7 +294,7 @@ pub fn process(process: Option<&Process>) -> String {
     process.map_or_else(|| "?".to_owned(), Process::title)
 }
 
-/// Returns a process for a column: a long name is cut before its pid.
+/// Returns name and pid for a column; a long name is cut before the pid.
 fn process_cell(of: Option<&Process>, width: usize) -> String {
     let title = remove_controls(&process(of));
     let Some(place) = title.rfind('[') else {

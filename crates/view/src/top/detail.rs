@@ -28,7 +28,7 @@ const NUMBER: usize = 9;
 /// Heights of a line of history.
 const LEVELS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
-/// Returns the columns of a history on a screen of this width.
+/// Returns the number of columns of a history on a screen of this width.
 pub fn history_columns(width: usize) -> usize {
     width
         .saturating_sub(LABEL + 2 * (NUMBER + 1))

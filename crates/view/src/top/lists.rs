@@ -19,7 +19,7 @@ type ScreenSize = (usize, usize);
 /// Lines below the list that describe the selected row.
 const ABOUT: usize = 1;
 
-/// Returns the list of connections: all, or those of one process.
+/// Draws the list of connections: all, or those of one process.
 pub fn connection_list(
     top: &mut TopState,
     live: &LiveReport,
@@ -146,7 +146,7 @@ pub fn severity_style(severity: Severity) -> Style {
     cells::severity_mark(Some(severity)).0
 }
 
-/// Returns the lines above the connections of one process.
+/// Draws the lines above the connections of one process.
 pub fn process_title(
     live: &LiveReport,
     process: Option<&Process>,
@@ -178,7 +178,7 @@ pub fn process_title(
     ])
 }
 
-/// Returns the list of findings, undecided ones last.
+/// Draws the list of findings, undecided ones last.
 pub fn finding_list(
     top: &mut TopState,
     live: &LiveReport,

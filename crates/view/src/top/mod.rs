@@ -42,7 +42,7 @@ use totals::{profiler_state, round_to_tenth, total_pieces};
 /// Lines above a list or a text: title, totals, the profiler's own cost.
 const HEAD: usize = 3;
 
-/// Draws the screen.
+/// Draws the whole screen.
 pub fn draw(frame: &mut Frame<'_>, top: &mut TopState, colour: bool) {
     let paint = StyleMapper { colour };
     let area = frame.area();

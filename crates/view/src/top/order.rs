@@ -55,7 +55,7 @@ impl SortKey {
         }
     }
 
-    /// Returns the column that shows it.
+    /// Returns the column that shows this key's value.
     pub const fn column(self) -> ListColumn {
         match self {
             Self::Held => ListColumn::Held,
@@ -69,7 +69,7 @@ impl SortKey {
         }
     }
 
-    /// Returns the key so many places further in [`Self::ALL`].
+    /// Returns the key `by` places further in [`Self::ALL`].
     pub fn step(self, by: isize) -> Self {
         let place = Self::ALL.iter().position(|sort| *sort == self).unwrap_or(0);
         let length = Self::ALL.len() as isize;

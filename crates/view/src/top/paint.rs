@@ -14,7 +14,7 @@ pub struct StyleMapper {
 }
 
 impl StyleMapper {
-    /// Returns a look.
+    /// Returns the terminal's look of a style.
     pub fn look(self, style: Style) -> Look {
         let plain = Look::new();
         match style {
@@ -50,7 +50,8 @@ impl StyleMapper {
     }
 }
 
-/// Takes apart what `TextLayout` put together: `ESC [ code m text ESC [ 0 m`. Nothing else in a page begins with ESC.
+/// Splits text of `TextLayout` into pieces with a style: `ESC [ code m text ESC [ 0 m`. Nothing
+/// else in a page begins with ESC.
 fn split_styles(line: &str) -> Vec<StyledPiece> {
     let mut parts = line.split('\u{1b}');
     let first = parts.next().unwrap_or_default();

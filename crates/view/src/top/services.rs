@@ -74,7 +74,7 @@ fn service_row(service: &LiveService, width: usize) -> String {
     )
 }
 
-/// Returns a rate with a digit where it is small.
+/// Returns a rate; a small one has a decimal.
 fn format_rate(per_s: f64) -> String {
     match per_s < 10.0 {
         true => format!("{per_s:.1}"),

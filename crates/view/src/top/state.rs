@@ -115,7 +115,7 @@ impl TopState {
         }
     }
 
-    /// Returns the process to sample, where its waits are not recorded.
+    /// Returns the process to sample, if its waits are not recorded.
     pub fn wants_waits(&self) -> Option<u32> {
         let live = self.live.as_ref()?;
         match self.page() {
@@ -131,7 +131,7 @@ impl TopState {
         }
     }
 
-    /// Returns the waits of a process, once it was sampled.
+    /// Returns the waits of a process, after it was sampled.
     pub(super) fn waits_of(&self, pid: u32) -> Option<&Result<ProcessWaits, String>> {
         let (of, waits) = self.waits.as_ref()?;
         (*of == pid).then_some(waits)
@@ -142,12 +142,12 @@ impl TopState {
         self.live.as_ref().map_or(0, |live| live.about.now_ns)
     }
 
-    /// Sets the history.
+    /// Sets the history of the open connection.
     pub fn set_history(&mut self, history: Vec<HistoryBin>) {
         self.history = history;
     }
 
-    /// Screen that is open.
+    /// Returns the open page.
     pub fn page(&self) -> &ScreenPage {
         self.pages
             .last()
@@ -182,7 +182,7 @@ impl TopState {
             .find(|place| finding_id(live, *place).as_ref() == Some(id))
     }
 
-    /// Updates the rows of the list.
+    /// Computes the rows of the list again.
     fn refresh(&mut self) {
         let Some(live) = &self.live else {
             return;
@@ -215,7 +215,7 @@ impl TopState {
         }
     }
 
-    /// Selects the same row at its new place. The first row stays selected: it is the worst.
+    /// Selects the same row at its new place; the first row stays selected, as the worst one.
     fn select(&mut self, wanted: Option<ScreenPage>) {
         let (Some(wanted), Some(live)) = (wanted, &self.live) else {
             return;
@@ -278,7 +278,7 @@ impl TopState {
         }
     }
 
-    /// Handles a key.
+    /// Handles a key, and returns what the program should do.
     pub fn key(&mut self, key: KeyEvent) -> KeyAction {
         // Esc and a key right after it come as that key with Alt, which means nothing here
         if key.modifiers.contains(KeyModifiers::ALT) {
@@ -432,7 +432,7 @@ impl TopState {
         self.refresh();
     }
 
-    /// Goes back; from a filtered list to the whole list.
+    /// Goes back one page, or from a filtered list to the whole list.
     fn go_back(&mut self) {
         if self.pages.len() > 1 {
             self.pages.pop();
@@ -482,8 +482,7 @@ fn finding_id(live: &LiveReport, place: usize) -> Option<FindingId> {
     })
 }
 
-/// Returns the worst finding on a connection: one that names it, or one of the same rule on its process
-/// with many connections.
+/// Returns the place of the worst finding on a connection: one that names it, or its process.
 pub(super) fn place_of_finding(live: &LiveReport, connection: &LiveConnection) -> Option<usize> {
     let named = |subject: &diagnose::report::FindingSubject| subject.ids.contains(&connection.id);
     let comm = |process: Option<&Process>| process.and_then(|process| process.comm.clone());

@@ -18,7 +18,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests")
 }
 
-/// Runs of these recordings, one after the other.
+/// Checks these recordings as runs, one after the other.
 fn check(options: CheckOptions, runs: &[&str]) -> Outcome<Check> {
     let mut check = Check::new(options);
     for folder in runs {

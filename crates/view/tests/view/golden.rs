@@ -28,7 +28,7 @@ use crate::fixture::{self, MOST_LINES, Outcome, abridged, document, expect, reco
 /// Folder that cases inherit from.
 const COMMON: &str = "common";
 
-/// Directory of the golden recordings.
+/// Returns the directory of the golden recordings.
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden")
 }
@@ -65,7 +65,7 @@ fn subdirectories(path: &Path) -> Outcome<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// Every case, and what the program says of it: asked once for all tests.
+/// Returns every case with the program's report, computed once for all tests.
 fn answered() -> &'static [(String, String, Report)] {
     static ANSWERED: OnceLock<Vec<(String, String, Report)>> = OnceLock::new();
     ANSWERED.get_or_init(|| {

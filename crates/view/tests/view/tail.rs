@@ -69,7 +69,7 @@ impl Made {
         }
     }
 
-    /// Takes its place in time, on the application core.
+    /// Adds a span on the application's CPU from now on; returns its begin and end.
     fn on_cpu(&mut self, what: (&str, Option<&str>, u32), length_ns: u64) -> (u64, u64) {
         let times = (self.now_ns, self.now_ns + length_ns);
         self.span(CPU, 0, what, times);
@@ -77,14 +77,15 @@ impl Made {
         times
     }
 
-    /// The server has the CPU, with a call that takes all but 2 µs of it.
+    /// Adds time in which the server has the CPU, with a call that takes all but 2 µs.
     fn server(&mut self, call: &str, length_ns: u64) {
         let times = self.on_cpu(("task", Some("server"), SERVER), length_ns);
         let call = ("syscall", Some(call), SERVER);
         self.span(CPU, 1, call, (times.0 + 1_000, times.1 - 1_000));
     }
 
-    /// The kernel's part, 3 µs and what is added to its softirq; then the thread is to run.
+    /// Adds the arrival of a message: the kernel's part of 3 µs, longer by `more_ns`; then the
+    /// thread may run.
     fn arrives(&mut self, more_ns: u64) -> Arrival {
         let start_ns = self.now_ns;
         let ready_ns = start_ns + 3_000 + more_ns;
@@ -98,7 +99,7 @@ impl Made {
         Arrival { start_ns, ready_ns }
     }
 
-    /// The thread took it.
+    /// Adds the end of a message: the thread has read it.
     fn taken(&mut self, arrived: Arrival, running_ns: Option<u64>) {
         let number = self.received.len() as u64;
         let row = json!({
@@ -112,7 +113,7 @@ impl Made {
         self.received.push(row_of(row).expect("a row"));
     }
 
-    /// As [`Made::arrives`], but that the kernel is first at a message for another program.
+    /// Adds an arrival as [`Made::arrives`], after a message for another program.
     fn arrives_after(&mut self, other_ns: u64) -> Arrival {
         let arrived = self.arrives(other_ns);
         let (start_ns, ready_ns) = (arrived.start_ns, arrived.start_ns + 500 + other_ns);
@@ -132,7 +133,7 @@ impl Made {
         self.delayed(arrived, little_ns, |_| ());
     }
 
-    /// One that `delay` holds up before the thread runs, which then takes 7 µs and a little.
+    /// Adds a message that `delay` holds up before its thread runs for 7 µs and a little.
     fn delayed(&mut self, arrived: Arrival, little_ns: u64, delay: impl FnOnce(&mut Self)) {
         delay(self);
         let running_ns = self.now_ns.max(arrived.ready_ns + 300);
@@ -206,7 +207,7 @@ struct Arrival {
     ready_ns: u64,
 }
 
-/// Ninety ordinary messages, and eleven that each wait for something else.
+/// Makes ninety ordinary messages, and eleven that each wait for something else.
 fn every_rule() -> Made {
     let mut made = Made::new();
     (0..90).for_each(|number| made.ordinary(number * 3));
@@ -259,7 +260,7 @@ fn all_alike() -> Made {
     made
 }
 
-/// Only of a slow message was it kept what the CPUs did.
+/// Makes messages with CPU activity recorded for a slow one only.
 fn no_ordinary() -> Made {
     let mut made = Made::new();
     made.keeps = false;

@@ -110,7 +110,7 @@ fn keys_open_findings_and_return() -> Outcome {
     Ok(())
 }
 
-/// Returns waits of the threads of a process: four kinds of objects and one more.
+/// Makes waits of a process's threads for five kinds of objects.
 fn waits(measured: WaitSource) -> ProcessWaits {
     let is_recorded = measured == WaitSource::Recorded;
     let object = |object, threads, longest_ms: Option<u64>| ObjectWaits {

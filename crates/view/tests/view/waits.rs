@@ -26,8 +26,8 @@ fn root() -> PathBuf {
 
 type Case = (&'static str, Grouping, WaitFilter, usize);
 
-/// Each case: the name of its files, what is asked, and how many groups are shown. The recording is in the directory with
-/// the first word of the name, if there is one.
+/// Returns each case: the name of its files, grouping and filter, and the number of groups. The
+/// recording is in the directory with the first word of the name, if there is one.
 fn cases() -> Vec<Case> {
     let slow_ones_of_the_connection = WaitFilter {
         from_ns: Some(100 * MS),
@@ -70,7 +70,7 @@ fn cases() -> Vec<Case> {
     ]
 }
 
-/// Of each list in an answer, how many are expected in JSON: as many as are read.
+/// Returns how many elements of each list the expected JSON has.
 fn shown(name: &str) -> usize {
     match name {
         "object" | "associated" | "associated_filter" => 2,

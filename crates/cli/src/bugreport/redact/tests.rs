@@ -101,7 +101,7 @@ fn text_around_addresses_is_shown() {
     }
 }
 
-/// Addresses of all kinds: known ones, and some more that are always the same.
+/// Makes addresses of all kinds, known and pseudo-random ones.
 fn addresses() -> Vec<String> {
     let known = [
         "10.1.2.3",

@@ -38,8 +38,8 @@ fn text(fields: &[(u32, Value<'_>)], wanted: u32) -> Option<String> {
     })
 }
 
-/// Of each message, the spans within its own: what is drawn beside it has none. A span and what lies in it follow each
-/// other in the file.
+/// Returns the drawn parts of each message, from the spans within its own. A span and what lies in
+/// it follow each other in the file.
 fn drawn(trace: &[u8]) -> BTreeMap<String, Vec<Part>> {
     let mut names: HashMap<u64, String> = HashMap::new();
     let mut open: Vec<(String, u64)> = Vec::new();
@@ -86,7 +86,7 @@ fn drawn(trace: &[u8]) -> BTreeMap<String, Vec<Part>> {
     all
 }
 
-/// The parts that the report has, as far as they took time.
+/// Returns the parts of a message in the report, without empty ones.
 fn report_parts(recording: &Recording, id: MessageId) -> Vec<Part> {
     let story = diagnose::recording::message(recording, id).expect("it is there");
     let lifetime = story.lifetime.into_iter();

@@ -4,7 +4,7 @@
 
 use serde_json::Value;
 
-/// Every fault of `value` against `schema`, with its path.
+/// Returns every fault of `value` against `schema`, with its path.
 pub fn validate(schema: &Value, value: &Value) -> Vec<String> {
     let mut check = Check {
         root: schema,

@@ -38,7 +38,7 @@ pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// A golden recording.
+/// Makes the recording of a golden case.
 pub fn golden(case: &str) -> Outcome<(TempDir, Recording)> {
     recording(&root().join("tests/golden").join(case))
 }
@@ -105,7 +105,7 @@ pub fn now() -> SnapshotInfo {
     }
 }
 
-/// A look at the window, with its histories.
+/// Returns the live report of the window, and the histories.
 pub fn look() -> Outcome<(LiveReport, Histories)> {
     let mut window = window()?;
     let live = window.judge_window(now());
