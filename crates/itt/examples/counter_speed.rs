@@ -96,7 +96,7 @@ struct Figure {
     usual_ns: f64,
 }
 
-/// Beside this example's own directory, where cargo puts it.
+/// Returns the path of the collector, beside this example's directory.
 fn collector_path() -> Result<PathBuf, Box<dyn Error>> {
     let example = std::env::current_exe()?;
     let dir = example.parent().and_then(Path::parent);
@@ -151,7 +151,7 @@ fn median(values: impl Iterator<Item = f64>) -> f64 {
     values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
-/// The instrumented program.
+/// Runs as the instrumented program: changes a counter many times.
 fn program() -> Result<(), Box<dyn Error>> {
     let none = itt::__itt_id {
         d1: 0,

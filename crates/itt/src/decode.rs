@@ -5,8 +5,8 @@ use crate::record::{Body, Context, Identifier, Record, Scope, SyncAction};
 use crate::value::{Value, ValueType};
 use crate::wire::{ChunkOwner, RecordCode, RecordHead};
 
-/// Returns the record at the start of some words, and how many of them it takes. None if there is none
-/// that makes sense.
+/// Decodes the record at the begin of the words; returns it with its number of words. `None` for a
+/// damaged record.
 pub(crate) fn decode(owner: ChunkOwner, words: &[u64]) -> Option<(Record, usize)> {
     let (head, length, has_ticks) = RecordHead::unpack(*words.first()?)?;
     let mut fields = Fields(words.get(1..length)?);
@@ -54,7 +54,7 @@ impl Fields<'_> {
         u32::try_from(self.word()?).ok()
     }
 
-    /// Id of a definition, where 0 is none.
+    /// Reads the id of a definition; 0 means that there is none.
     fn read_optional(&mut self) -> Option<Option<u32>> {
         self.read_reference().map(|id| (id != 0).then_some(id))
     }
@@ -117,7 +117,7 @@ fn decode_definition(head: RecordHead, fields: &mut Fields) -> Option<Body> {
     })
 }
 
-/// Definitions without an id.
+/// Decodes a definition without an id.
 fn decode_unnumbered(head: RecordHead, fields: &mut Fields) -> Option<Body> {
     Some(match head.code {
         RecordCode::ThreadName => Body::ThreadName {
@@ -314,7 +314,7 @@ fn decode_attached(head: RecordHead, fields: &mut Fields) -> Option<Body> {
     })
 }
 
-/// Numbers of `__itt_scope`; a track is a thread, a group of tracks a process.
+/// Returns the scope of this number; a track is a thread, a group of tracks a process.
 fn decode_scope(number: u8) -> Scope {
     match number {
         1 => Scope::Global,

@@ -113,7 +113,7 @@ impl Default for RingShape {
 }
 
 impl RingShape {
-    /// Returns the bytes of the file, or why there cannot be such a ring.
+    /// Returns the bytes of the ring's file; the error says why the shape is impossible.
     pub(crate) fn file_bytes(&self) -> Result<u64, &'static str> {
         let RingShape {
             chunks,
@@ -137,7 +137,7 @@ impl RingShape {
         }
     }
 
-    /// Returns all chunks; those for definitions come first.
+    /// Returns the numbers of all chunks; those for definitions come first.
     pub(crate) fn all_chunks(&self) -> Range<usize> {
         0..self.definition_chunks + self.chunks
     }
@@ -165,12 +165,12 @@ impl RingShape {
         first + chunk * words..first + (chunk + 1) * words
     }
 
-    /// Returns the index of the word in which this thread counts such losses.
+    /// Returns the index of the word in which this thread counts losses of this cause.
     pub(crate) fn loss_at(tid: u32, cause: LossCause) -> usize {
         LOSSES_AT + (tid as usize % LOSS_CELLS) * LINE_WORDS + cause as usize
     }
 
-    /// Returns the indices of all words that count such losses.
+    /// Returns the indices of all words that count losses of this cause.
     pub(crate) fn losses_at(cause: LossCause) -> impl Iterator<Item = usize> {
         (0..LOSS_CELLS).map(move |cell| LOSSES_AT + cell * LINE_WORDS + cause as usize)
     }

@@ -20,8 +20,8 @@ const MACHINE: u16 = if cfg!(target_arch = "x86_64") {
     183
 };
 
-/// Checks that the library is there, is of this machine, and can be loaded as an ITT collector.
-/// It is loaded into this process for that, and unloaded.
+/// Checks that the collector's library exists and can be loaded on this machine. It is loaded into
+/// this process for that, and unloaded.
 pub fn check_loadable(path: &Path) -> Result<(), Error> {
     let refused = |why: String| Error::NotLoadable {
         path: path.to_owned(),

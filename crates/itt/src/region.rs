@@ -30,7 +30,7 @@ unsafe impl Send for Region {}
 unsafe impl Sync for Region {}
 
 impl Region {
-    /// Creates the file, allocates it and maps it.
+    /// Creates the ring's file, allocates it and maps it.
     pub(crate) fn create(path: &Path, shape: RingShape) -> Result<Self, Error> {
         let bytes = file_bytes(&shape)?;
         let failed = |what| {
@@ -59,8 +59,8 @@ impl Region {
         }
     }
 
-    /// Allocates a file without a name, in memory, and maps it. Nobody can change its length, so
-    /// that no mapping of it can fail later.
+    /// Allocates a ring in memory without a file name, and maps it. Nobody can change its length,
+    /// so that no mapping of it can fail later.
     pub(crate) fn create_nameless(shape: RingShape) -> Result<(Self, OwnedFd), Error> {
         let bytes = file_bytes(&shape)?;
         let failed = |what| {
@@ -78,7 +78,7 @@ impl Region {
         Ok((region, file.into()))
     }
 
-    /// Maps a file that a recorder has created.
+    /// Maps the file of a recorder's ring.
     pub(crate) fn open(path: &Path) -> Result<Self, Error> {
         let failed = |what| {
             move |source| Error::Ring {
@@ -131,7 +131,7 @@ impl Region {
         })
     }
 
-    /// The magic comes last: a file without it is not taken for a ring.
+    /// Writes the header; its magic comes last, so that an incomplete file is no ring.
     fn write_header(&self) {
         let RingShape {
             chunks,
@@ -181,8 +181,8 @@ impl Region {
         cell.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Returns whether this process's pids mean the same to the recorder. Read again after each fork: the
-    /// parent may have called `unshare`.
+    /// Returns whether the recorder has the same pid namespace as this process. Read again after
+    /// each fork: the parent may have called `unshare`.
     pub(crate) fn is_same_pid_namespace(&self) -> bool {
         let recorders = self.word(WORD_PID_NAMESPACE).load(Ordering::Relaxed);
         recorders != 0 && recorders == pid_namespace()
@@ -251,7 +251,7 @@ fn seal_length(file: &File) -> io::Result<()> {
     }
 }
 
-/// Returns the shape that a file's header has; none if it is no ring of this version.
+/// Reads the shape from a file's header; `None` if the file is no ring of this version.
 fn read_shape(file: &File) -> io::Result<Option<RingShape>> {
     use std::os::unix::fs::FileExt;
 

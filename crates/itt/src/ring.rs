@@ -73,9 +73,9 @@ impl Ring {
         &self.path
     }
 
-    /// Hands out what was written since the last time, and how many records that was. Definitions
-    /// come first; the records of a thread come in its order. Call it often enough that chunks do
-    /// not run out, a few times a second.
+    /// Calls `take` for each record since the last call; returns their number. Definitions come
+    /// first; the records of a thread come in its order. Call it often enough that chunks do not
+    /// run out, a few times a second.
     pub fn drain(&mut self, mut take: impl FnMut(Record)) -> usize {
         // Values are read before definitions, and handed out after them: whatever a value
         // uses was defined before it was written.
@@ -106,8 +106,8 @@ impl Ring {
         }
     }
 
-    /// Shows all programs that nobody reads any more: their calls do nothing from now on. What
-    /// they have written can still be drained.
+    /// Marks the ring as closed: the programs' calls do nothing from now on. What they have written
+    /// can still be drained.
     pub fn close(&self) {
         self.region.word(WORD_CLOSED).store(1, Ordering::Release);
     }
@@ -200,7 +200,7 @@ impl Ring {
         records
     }
 
-    /// Gives a chunk back if all of it was read and its owner will write no more.
+    /// Frees a chunk if all of it was read and its owner writes no more.
     fn free_if_done(&mut self, held: HeldChunk) {
         let is_over = held.is_retired || is_dead(held.owner);
         // What the owner wrote before it died is there now.

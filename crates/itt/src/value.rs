@@ -63,13 +63,13 @@ impl ValueType {
         Self::ALL.get(index).copied()
     }
 
-    /// Returns the number of a type that a program names, as a byte: 0 (unknown) if ITT has no such type.
+    /// Returns the ITT number of a type as a byte; 0 (unknown) for other numbers.
     pub(crate) fn byte_of(number: c_int) -> u8 {
         let known = u64::try_from(number).ok().and_then(Self::from_number);
         known.map_or(0, |known| known as u8)
     }
 
-    /// Returns the bytes of such a value in the program's memory.
+    /// Returns the size of such a value in the program's memory, in bytes.
     pub(crate) fn bytes(self) -> usize {
         match self {
             ValueType::U64 | ValueType::S64 | ValueType::F64 => 8,

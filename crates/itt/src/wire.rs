@@ -119,7 +119,7 @@ impl RecordHead {
         RecordHead { code, detail, id }
     }
 
-    /// Returns the word, for a record of so many words.
+    /// Packs the head of a record of `words` words into one word.
     #[inline(always)]
     pub(crate) fn pack(self, words: usize, given_ticks: bool) -> u64 {
         let mark = if given_ticks { GIVEN_TICKS } else { 0 };
@@ -129,7 +129,7 @@ impl RecordHead {
             | u64::from(self.id) << 32
     }
 
-    /// Head, length in words, and whether ticks were given.
+    /// Returns head, length in words, and whether the program gave ticks.
     pub(crate) fn unpack(word: u64) -> Option<(Self, usize, bool)> {
         let number = word as u8;
         let head = RecordHead {
@@ -173,7 +173,7 @@ impl ChunkOwner {
         mark | u64::from(self.pid) << 32 | u64::from(self.tid)
     }
 
-    /// Returns the owner in a control word; none if it is free.
+    /// Returns the owner of a chunk from its control word; `None` if the chunk is free.
     pub(crate) fn unpack(word: u64) -> Option<Self> {
         (word != 0).then_some(ChunkOwner {
             pid: ((word & !SAME_NAMESPACE) >> 32) as u32,

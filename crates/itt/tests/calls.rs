@@ -123,7 +123,7 @@ fn counter_deltas_are_recorded() {
     assert_eq!(bodies(&records), expected.iter().collect::<Vec<_>>());
 }
 
-/// Id of a name that was defined once.
+/// Returns the id of a name that was defined once.
 fn id_of(records: &[Record], wanted: &str) -> u32 {
     let names = names(records);
     let found = names.iter().find(|(_, name)| *name == wanted);

@@ -19,7 +19,7 @@ const TINY: RingShape = RingShape {
     chunk_bytes: 8192,
 };
 
-/// Sum of a counter's changes, by process.
+/// Returns the sum of a counter's changes by process.
 fn totals(records: &[Record]) -> HashMap<u32, u64> {
     let mut totals = HashMap::new();
     for record in records {
@@ -120,7 +120,7 @@ fn ring_space_is_reused() {
     assert_eq!(session.ring.losses().full, first);
 }
 
-/// A ring: its chunks for definitions are taken, and not read yet.
+/// Makes a ring with all chunks for definitions in use, and not read.
 fn without_room_for_names() -> Session {
     let session = Session::new(TINY);
     for _ in 0..TINY.definition_chunks {
@@ -319,7 +319,7 @@ fn older_static_parts_are_read_within_bounds() {
     }
 }
 
-/// The program, as pid 1 of a pid namespace of its own.
+/// Makes the command of the program as pid 1 of another pid namespace.
 fn in_a_pid_namespace(session: &Session, args: [&str; 2]) -> Command {
     let program = session.command("program");
     let mut command = Command::new("unshare");

@@ -63,7 +63,7 @@ fn an_existing_file_is_not_overwritten() {
     assert_eq!(std::fs::read(&path).expect("read"), b"mine");
 }
 
-/// Words that look like something now and then: small numbers, heads, owners.
+/// Generates words that sometimes look valid: small numbers, heads, owners.
 fn word() -> impl Strategy<Value = u64> {
     let head = (1..36u64, 0..9u64, 0..40u64, 0..5u64)
         .prop_map(|(code, detail, words, id)| code | detail << 8 | words << 16 | id << 32);

@@ -48,7 +48,7 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// Puts the key there.
+/// Stores the key that requests ask for.
 fn store(server: &str) -> Result<()> {
     let mut stream = TcpStream::connect(server)?;
     stream.write_all(b"set whylat 0 0 3\r\n")?;
@@ -88,7 +88,7 @@ impl Client {
         Ok(self.stream.write_all(REQUEST)?)
     }
 
-    /// Takes what has arrived. The latency once the answer is whole.
+    /// Reads the bytes that have arrived; returns the latency once the answer is complete, ns.
     fn receive(&mut self) -> Result<Option<u64>> {
         let mut buffer = [0; 256];
         let count = self.stream.read(&mut buffer)?;

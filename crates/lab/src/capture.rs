@@ -75,7 +75,7 @@ impl Capture {
         })?
     }
 
-    /// Ends it, and gives what was kept, in order.
+    /// Ends the capture, and returns the kept segments in order.
     ///
     /// # Errors
     /// When the kernel could not keep all of them.
@@ -126,7 +126,7 @@ impl Capture {
         }
     }
 
-    /// Time, way and length of the next packet; `None` when all have been read.
+    /// Returns time, direction and length of the next packet; `None` if all have been read.
     fn next(&self, bytes: &mut [u8]) -> nix::Result<Option<(u64, CaptureDirection, usize)>> {
         let mut control = nix::cmsg_space!(TimeSpec);
         let fd = self.socket.as_raw_fd();

@@ -301,7 +301,7 @@ fn inode_of(file: &File) -> Result<u64, LabError> {
         .map_err(|why| LabError::os("stat", THREAD_NAMESPACE, why, "mount /proc"))
 }
 
-/// Namespaces belong to threads: a short-lived one enters, so that the caller stays.
+/// Calls `work` in a new thread, which may enter a namespace for good.
 fn in_new_thread<T: Send>(work: impl FnOnce() -> T + Send) -> Result<T, LabError> {
     thread::scope(|scope| {
         let handle = thread::Builder::new()

@@ -62,7 +62,7 @@ impl LabProcess {
         })
     }
 
-    /// Returns its process id.
+    /// Returns the process id.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }

@@ -5,7 +5,7 @@
 pub struct Random(u64);
 
 impl Random {
-    /// Starts the sequence of this seed.
+    /// Begins the random numbers of this seed.
     pub fn new(seed: u64) -> Self {
         Random(seed)
     }
@@ -21,12 +21,13 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// Uniform in `0..bound`, or 0 when `bound` is 0.
+    /// Returns a uniform number in `0..bound`; 0 if `bound` is 0.
     pub fn below(&mut self, bound: u64) -> u64 {
         ((u128::from(self.next()) * u128::from(bound)) >> 64) as u64
     }
 
-    /// Exponential of mean 1: the pause before the next event of a Poisson process.
+    /// Returns an exponential number of mean 1: the pause before the next event of a Poisson
+    /// process.
     pub fn exponential(&mut self) -> f64 {
         let uniform = ((self.next() >> 11) as f64 + 0.5) / (1_u64 << 53) as f64;
         -uniform.ln()

@@ -25,7 +25,7 @@ impl Site {
         Site::between(&wire.a, wire, program)
     }
 
-    /// The client at `client`, from where a way leads to `wire`; the server at its `b`.
+    /// Makes a site: the client in `client`, with a route to `wire`; the server at its end `b`.
     pub fn between(client: &Netns, wire: &Wire, program: &Path) -> Self {
         Site {
             server: wire.b.clone(),
@@ -62,7 +62,7 @@ impl Site {
         self
     }
 
-    /// Starts a server role and gives it and its port. Words are separated by white space.
+    /// Starts a server role, and returns it with its port. Words are separated by white space.
     ///
     /// # Errors
     /// When it cannot be started, or ends before it listens.
@@ -99,7 +99,7 @@ impl Site {
         self.start_by(command, &role)
     }
 
-    /// Starts a role beside the clients that passes on to the server at `port`, and gives it and its
+    /// Starts a role beside the clients that forwards to the server at `port`; returns it with its
     /// port.
     ///
     /// # Errors

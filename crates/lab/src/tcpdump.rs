@@ -23,7 +23,7 @@ const SNAPSHOT_BYTES: &str = "192";
 pub struct Tcpdump(Child);
 
 impl Tcpdump {
-    /// Starts it, and returns once it captures.
+    /// Starts tcpdump, and waits until it captures.
     ///
     /// # Errors
     /// When tcpdump is missing or refuses.
@@ -69,7 +69,7 @@ impl Tcpdump {
         })
     }
 
-    /// Ends it; all that it saw is in the file then.
+    /// Ends tcpdump; the file then has all packets.
     ///
     /// # Errors
     /// When it cannot be waited for.

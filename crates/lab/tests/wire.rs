@@ -125,7 +125,7 @@ fn rate_and_queue_limit_are_kept() {
 
 const RATE_BPS: u64 = 50_000_000;
 
-/// From the first packet that the queue dropped to the last.
+/// Returns the rate between the first dropped packet and the last.
 fn rate_while_packets_wait() -> u64 {
     let slow = DirectionConfig {
         rate_bps: Some(RATE_BPS),

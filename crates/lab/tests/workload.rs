@@ -36,7 +36,7 @@ fn sum(truth: &Value, path: &str) -> u64 {
         .sum()
 }
 
-/// Both ends name the same connections, and no call failed.
+/// Demands that both ends name the same connections, and that no call failed.
 fn assert_ends_agree(client: &Value, server: &Value) {
     let ends = |truth: &Value, local: &str, remote: &str| {
         let connections = truth["connections"].as_array().unwrap();
@@ -110,7 +110,7 @@ fn two_small_writes_stall_over_a_wire() {
     assert!(stalled >= 20, "only {stalled} of 53 rounds stalled");
 }
 
-/// How long start-up took, ns; the accounts of both ends agree, and the client made so many send calls.
+/// Returns how long start-up took, ns; demands that the counts of both ends agree.
 fn started_up(server: &str, client: &str, send_calls: u64) -> u64 {
     let client = format!("command-client --commands 41 --polls 3 --poll-pause-us 1 {client}");
     let (client, server) = on_loopback(&format!("command-server {server}"), &client);
@@ -296,7 +296,7 @@ fn call_counts_are_exact() {
     eprintln!("{} calls/s", truth["calls_per_s"]);
 }
 
-/// Established and TIME_WAIT sockets of a namespace: states 01 and 06 of /proc/net/tcp.
+/// Returns the established and TIME_WAIT sockets of a namespace: states 01 and 06 of /proc/net/tcp.
 fn sockets(netns: &Netns) -> (usize, usize) {
     let text = netns
         .run(|| fs::read_to_string("/proc/thread-self/net/tcp").unwrap())

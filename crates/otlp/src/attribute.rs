@@ -60,7 +60,7 @@ impl From<Vec<String>> for Value {
     }
 }
 
-/// Returns a number as OTLP has it.
+/// Converts a number to OTLP's signed 64 bits.
 pub fn whole(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }

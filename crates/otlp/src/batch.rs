@@ -26,7 +26,7 @@ pub(crate) trait BatchItem: prost::Message + Sized {
     /// Kind of data.
     const SIGNAL: Signal;
 
-    /// Returns the message of such items, by the name of their program.
+    /// Encodes a message of these items, by the name of their program.
     fn encode_all(
         items: BTreeMap<Option<String>, Vec<Self>>,
         resources: &ResourceSource,
@@ -42,7 +42,7 @@ pub(crate) struct Batch<'a, T> {
 }
 
 impl<'a, T: BatchItem> Batch<'a, T> {
-    /// Begins without items.
+    /// Makes an empty batch.
     pub(crate) fn new(resources: &'a ResourceSource) -> Self {
         Self {
             resources,
@@ -70,7 +70,7 @@ impl<'a, T: BatchItem> Batch<'a, T> {
         Ok(())
     }
 
-    /// Hands what there is to the sink.
+    /// Writes the batch to the sink, and empties it.
     pub(crate) fn flush(&mut self, sink: &mut Sink<'_>) -> io::Result<()> {
         if self.count == 0 {
             return Ok(());

@@ -39,7 +39,7 @@ impl Default for DurationHistogram {
 }
 
 impl DurationHistogram {
-    /// Counts a duration.
+    /// Adds a duration to its bucket, ns.
     pub fn add(&mut self, ns: u64) {
         self.count += 1;
         self.sum_ns += u128::from(ns);
@@ -55,7 +55,7 @@ impl DurationHistogram {
         }
     }
 
-    /// Returns how many durations were counted, and their sum, s.
+    /// Returns the number of durations, and their sum in seconds.
     pub fn totals(&self) -> (u64, f64) {
         (self.count, self.sum_ns as f64 / SECOND_NS)
     }
@@ -68,7 +68,8 @@ impl DurationHistogram {
         self.zero + below.sum::<u64>()
     }
 
-    /// Returns what was counted since an earlier state of the same histogram. Its least and largest value are not known.
+    /// Returns the histogram of durations since an earlier state. Its least and largest value are
+    /// not known.
     pub fn since(&self, earlier: &Self) -> Self {
         let mut earlier = earlier.clone();
         while earlier.scale > self.scale {
@@ -98,7 +99,7 @@ impl DurationHistogram {
         last - first + 1
     }
 
-    /// Makes one bucket of each two.
+    /// Joins each two neighbouring buckets into one.
     fn halve(&mut self) {
         self.scale -= 1;
         let mut halved = BTreeMap::new();

@@ -44,7 +44,7 @@ pub fn write_message(message: &Message, out: &mut dyn Write) -> io::Result<()> {
     out.write_all(&message.bytes)
 }
 
-/// Writes the end.
+/// Writes the last frame, with the summary.
 ///
 /// # Errors
 /// When `out` cannot be written.
@@ -58,7 +58,7 @@ fn write_head(head: &Head, out: &mut dyn Write) -> io::Result<()> {
     out.write_all(b"\n")
 }
 
-/// Reads what comes next; `None`: the writer ended.
+/// Reads the next frame; `None`: the writer ended.
 ///
 /// # Errors
 /// When it cannot be read, or is no frame.

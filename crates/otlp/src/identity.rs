@@ -39,7 +39,7 @@ impl IdentityTable {
         }
     }
 
-    /// Returns the ids of a request that this end has.
+    /// Returns the trace and span ids of a request at this end.
     pub(crate) fn request(&self, id: RequestId, side: Side) -> SpanIdentity {
         let peer = self.peers.get(&id.conn).copied();
         let client = match side {

@@ -173,7 +173,7 @@ fn body(text: &str) -> AnyValue {
     }
 }
 
-/// Returns the attributes of a subject: its process, its connections, its requests.
+/// Returns the attributes of a finding's subject: its process, its connections, its requests.
 fn about(subject: &FindingSubject) -> Vec<KeyValue> {
     let mut attributes = vec![
         attribute("whylat.local", subject.local.as_str()),

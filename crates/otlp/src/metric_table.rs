@@ -18,7 +18,7 @@ pub const TEMPORALITY_VARIABLE: &str = "OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_P
 /// Data points of a full message, at about 200 bytes each: receivers of gRPC take 4 MiB.
 const POINTS_FULL: u64 = 4_096;
 
-/// Returns what a receiver wants. `lowmemory` is `delta` for sums and histograms.
+/// Returns the temporality that a receiver prefers; `lowmemory` is `delta` for sums and histograms.
 pub fn temporality(preference: &str) -> Temporality {
     match preference.trim().to_ascii_lowercase().as_str() {
         "delta" | "lowmemory" => Temporality::Delta,
@@ -86,7 +86,7 @@ pub struct MetricTable {
 }
 
 impl MetricTable {
-    /// Begins without points. `times`: from when on and until when sums and distributions count, ns since 1970.
+    /// Makes an empty table. `times`: begin and end of sums and distributions, ns since 1970.
     pub fn new(times: (u64, u64), temporality: Temporality) -> Self {
         Self {
             times,
@@ -96,7 +96,7 @@ impl MetricTable {
         }
     }
 
-    /// Adds a number; its times are those of the table.
+    /// Adds a point with a number, at the table's times.
     pub fn add(
         &mut self,
         service: Option<&str>,
@@ -123,7 +123,7 @@ impl MetricTable {
         self.points += 1;
     }
 
-    /// Adds a distribution of durations; its times are those of the table.
+    /// Adds a point with a distribution of durations, at the table's times.
     pub fn add_durations(
         &mut self,
         service: Option<&str>,
@@ -153,7 +153,7 @@ impl MetricTable {
         metrics.entry(label).or_insert(none)
     }
 
-    /// Returns whether it has as many points as a message is to have.
+    /// Returns whether the table has as many points as a message may have.
     pub fn is_full(&self) -> bool {
         self.points > POINTS_FULL
     }

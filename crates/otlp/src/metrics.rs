@@ -33,7 +33,7 @@ pub(crate) struct ServiceDurations {
 }
 
 impl ServiceDurations {
-    /// Counts a request.
+    /// Adds the duration of a request.
     pub(crate) fn add(&mut self, row: &RequestRow) {
         self.histogram.add(row.duration_ns);
         if self

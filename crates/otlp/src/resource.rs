@@ -49,7 +49,7 @@ impl ResourceSource {
         }
     }
 
-    /// Adds attributes of one service. What the user wants on everything comes first.
+    /// Returns the attributes of one service; the user's attributes come first.
     pub fn describe(&mut self, service: &str, mut attributes: Vec<KeyValue>) {
         attributes.retain(|own| self.common.iter().all(|it| it.key != own.key));
         self.own.insert(service.to_owned(), attributes);

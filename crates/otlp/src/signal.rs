@@ -29,7 +29,7 @@ impl Signal {
         }
     }
 
-    /// Returns the path of its gRPC method.
+    /// Returns the path of the signal's gRPC method.
     pub const fn grpc_path(self) -> &'static str {
         match self {
             Self::Metrics => "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export",
@@ -38,7 +38,7 @@ impl Signal {
         }
     }
 
-    /// Returns what a message has many of.
+    /// Returns what the signal's messages consist of, such as log records.
     pub const fn item(self) -> &'static str {
         match self {
             Self::Metrics => "data point",

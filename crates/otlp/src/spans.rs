@@ -36,7 +36,7 @@ impl SlowestRequests {
         }
     }
 
-    /// Adds a request.
+    /// Adds a request, if it is among the slowest.
     pub(crate) fn add(&mut self, row: RequestRow) {
         let key = (row.duration_ns, Reverse(row.id.clone()));
         self.kept.insert(key, row);
@@ -46,12 +46,12 @@ impl SlowestRequests {
         }
     }
 
-    /// Returns how many there are.
+    /// Returns the number of kept requests.
     pub(crate) fn len(&self) -> u64 {
         self.kept.len() as u64
     }
 
-    /// Returns them, slowest first.
+    /// Returns the kept requests, the slowest first.
     fn rows(&self) -> impl Iterator<Item = &RequestRow> {
         self.kept.values().rev()
     }

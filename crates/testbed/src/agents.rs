@@ -74,12 +74,12 @@ pub struct Agent {
 }
 
 impl Agent {
-    /// Starts one in `netns` that watches only there, with two seconds an interval.
+    /// Starts an agent in `netns` that watches only there, with intervals of two seconds.
     pub fn start(netns: &Netns) -> Self {
         Self::start_again(netns, tempfile::tempdir().expect("a directory"), "calls")
     }
 
-    /// Starts one over the spool and dataset of one that was there before.
+    /// Starts an agent with the spool and dataset of an earlier one.
     pub fn start_again(netns: &Netns, scratch: TempDir, detail: &str) -> Self {
         configure(scratch.path(), detail, TESTS);
         Self::start_by(&mut netns.command(program()), scratch)
@@ -112,24 +112,24 @@ impl Agent {
         self.scratch.path()
     }
 
-    /// Returns its stderr.
+    /// Returns what the agent printed on stderr.
     pub fn stderr_text(&self) -> String {
         std::fs::read_to_string(self.scratch.path().join("stderr")).unwrap_or_default()
     }
 
-    /// Waits until its stderr has this.
+    /// Waits until the agent's stderr has this text; returns all of it.
     pub fn says(&self, text: &str) -> String {
         until(text, || {
             Some(self.stderr_text()).filter(|stderr_text| stderr_text.contains(text))
         })
     }
 
-    /// Returns the dataset that it fills.
+    /// Returns the agent's dataset.
     pub fn dataset(&self) -> Dataset {
         Dataset(self.scratch.path().join("dataset"))
     }
 
-    /// Ends it as systemd does.
+    /// Ends the agent as systemd does.
     pub fn stop(mut self) -> (Dataset, TempDir) {
         self.process.signal(Signal::SIGTERM);
         let status = wait(&mut self.process.0, "the agent");
@@ -137,7 +137,7 @@ impl Agent {
         (self.dataset(), self.scratch)
     }
 
-    /// Kills it; returns its spool and dataset.
+    /// Kills the agent; returns the directory of its spool and dataset.
     pub fn kill(mut self) -> TempDir {
         self.process.signal(Signal::SIGKILL);
         wait(&mut self.process.0, "the agent");
@@ -230,7 +230,7 @@ pub fn assert_no_gaps(coverage: &[FleetCoverage]) {
     }
 }
 
-/// Adds up a number of a connection over all its intervals.
+/// Returns the sum of a column over all intervals of a connection.
 pub fn sum(
     rows: &[FleetInterval],
     conn_id: i64,

@@ -13,7 +13,7 @@ use tempfile::TempDir;
 
 use crate::process::{ChildGuard, finish, until, wait};
 
-/// Path of the collector; `None` where it was not built.
+/// Returns the path of the OpenTelemetry Collector; `None` if it was not built.
 pub fn program() -> Option<PathBuf> {
     if let Some(path) = std::env::var_os("WHYLAT_COLLECTOR") {
         let path = PathBuf::from(path);
@@ -37,7 +37,7 @@ pub struct Collector {
 }
 
 impl Collector {
-    /// Starts one that listens for HTTP and gRPC; `tls`: with a certificate of its own.
+    /// Starts a collector that listens for HTTP and gRPC; `tls`: with its own certificate.
     pub fn start(program: &Path, tls: bool) -> Self {
         let folder = tempfile::tempdir().expect("a directory");
         let path = |name: &str| folder.path().join(name).display().to_string();
@@ -90,7 +90,7 @@ impl Collector {
         }
     }
 
-    /// Returns the path of its certificate.
+    /// Returns the path of the collector's certificate.
     pub fn certificate(&self) -> PathBuf {
         self.folder.path().join("cert.pem")
     }

@@ -94,7 +94,7 @@ impl ToolRun {
         Self::new(program(), "--detail waits", &argv)
     }
 
-    /// Runs it to its end.
+    /// Runs the program to its end.
     pub fn end(mut self) -> RunOutcome {
         let output = finish(&mut self.command);
         RunOutcome {
@@ -103,7 +103,7 @@ impl ToolRun {
         }
     }
 
-    /// Starts it, to speak with the command.
+    /// Starts the program, to exchange lines with it.
     pub fn start(mut self) -> LiveRun {
         let stderr = fs::File::create(self.scratch.path().join("stderr")).expect("a file");
         let mut process = ChildGuard::start_talking(self.command.stderr(stderr));
@@ -137,7 +137,7 @@ impl LiveRun {
         serde_json::from_str(&line).unwrap_or_else(|why| panic!("{why}: {line:?}"))
     }
 
-    /// Lets the command go on.
+    /// Lets the program go on.
     pub fn go(&mut self) {
         self.stdin.write_all(b".").expect("it listens");
     }
@@ -152,7 +152,7 @@ pub struct RunOutcome {
 }
 
 impl RunOutcome {
-    /// Opens the recording.
+    /// Opens the recording of the run.
     pub fn recording(&self) -> Recording {
         Recording::open(self.scratch.path().join("r.whylat")).expect("it opens")
     }
@@ -193,7 +193,7 @@ impl RunOutcome {
         account(&self.recording(), "itt")
     }
 
-    /// It is off, says why, and the command ran as it does without.
+    /// Demands that the probe is off for this reason, and that the program ran as without it.
     #[track_caller]
     pub fn is_off(&self, expected: &str) {
         match self.coverage() {

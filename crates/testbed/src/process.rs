@@ -37,7 +37,7 @@ pub fn program() -> &'static str {
     })
 }
 
-/// `whylat` with arguments separated by white space.
+/// Makes the command `whylat` with arguments separated by white space.
 pub fn whylat(arguments: &str) -> Command {
     let mut command = Command::new(program());
     command.args(arguments.split_whitespace());
@@ -83,14 +83,14 @@ impl ChildGuard {
         ChildGuard(child.unwrap_or_else(|why| panic!("{command:?}: {why}")))
     }
 
-    /// Starts it with its stdin and stdout in our hands.
+    /// Starts the command with its stdin and stdout connected to this process.
     pub fn start_talking(command: &mut Command) -> Self {
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let child = tie_to_parent(command).spawn();
         ChildGuard(child.unwrap_or_else(|why| panic!("{command:?}: {why}")))
     }
 
-    /// Sends it a signal.
+    /// Sends a signal to the process.
     pub fn signal(&self, signal: Signal) {
         signal_process(self.0.id(), signal);
     }
@@ -159,7 +159,7 @@ impl CommandOutput {
         }
     }
 
-    /// Asserts the exit code, and a message without a panic.
+    /// Demands this exit code, and no panic message.
     #[track_caller]
     pub fn assert_status(&self, code: i32) -> &Self {
         assert_eq!(self.code, Some(code), "{self:?}");
@@ -167,7 +167,7 @@ impl CommandOutput {
         self
     }
 
-    /// Asserts an error that names `what` and gives a hint.
+    /// Demands an error that names `what` and has a hint.
     #[track_caller]
     pub fn explains(&self, what: &str) -> &Self {
         assert!(

@@ -18,14 +18,14 @@ pub fn own_port() -> u16 {
     20_000 + (number % 12_000) as u16
 }
 
-/// Starts a command in a namespace; its output is thrown away.
+/// Starts a command in a namespace; its output is dropped.
 pub fn tied(netns: &Netns, command: &str) -> ChildGuard {
     let mut program = netns.command("sh");
     program.args(["-c", &format!("exec {command}")]);
     ChildGuard::start(program.stdout(Stdio::null()).stderr(Stdio::null()))
 }
 
-/// Waits until something listens, without a connection to it.
+/// Waits until a socket listens at the port, without a connection to it.
 pub fn until_listening(netns: &Netns, port: u16) {
     let sought = format!(":{port:04X} ");
     until("a listening server", || {

@@ -20,7 +20,7 @@ pub struct Post {
 pub struct Answer(pub Option<Vec<u8>>);
 
 impl Answer {
-    /// An answer with this status line, further header lines and a body.
+    /// Makes an answer with this status line, further header lines and a body.
     pub fn new(status: &str, headers: &[&str], body: &[u8]) -> Self {
         let mut head = format!(
             "HTTP/1.1 {status}\r\nConnection: close\r\nContent-Length: {}\r\n",
@@ -32,7 +32,7 @@ impl Answer {
         Self(Some([head.as_bytes(), b"\r\n", body].concat()))
     }
 
-    /// Success without a remark.
+    /// Makes the answer of success.
     pub fn ok() -> Self {
         Self::new("200 OK", &["Content-Type: application/x-protobuf"], b"")
     }
@@ -45,13 +45,13 @@ pub struct Receiver {
 }
 
 impl Receiver {
-    /// Starts one. `answer` is asked for each request, with the number of those before.
+    /// Starts a receiver; calls `answer` for each request with the number of earlier ones.
     pub fn start(answer: impl Fn(usize, &Post) -> Answer + Send + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         Self::start_on(listener, answer)
     }
 
-    /// Starts one on a socket that listens.
+    /// Starts a receiver on a listening socket.
     pub fn start_on(
         listener: TcpListener,
         answer: impl Fn(usize, &Post) -> Answer + Send + 'static,
@@ -71,7 +71,7 @@ impl Receiver {
         Self { port, posts }
     }
 
-    /// Returns its base URL.
+    /// Returns the receiver's base URL.
     pub fn url(&self) -> String {
         format!("http://127.0.0.1:{}", self.port)
     }
@@ -87,7 +87,7 @@ impl Receiver {
     }
 }
 
-/// Serves one request of a connection.
+/// Answers one request of a connection.
 fn serve(
     stream: &TcpStream,
     number: &mut usize,

@@ -22,7 +22,7 @@ impl Recorder {
         Self::start_as(Command::new(program()), arguments)
     }
 
-    /// Starts it as the last words of another command (`setpriv …`, `unshare …`).
+    /// Starts a recorder as the last words of another command (`setpriv …`, `unshare …`).
     pub fn start_as(mut command: Command, arguments: &str) -> Self {
         let scratch = tempfile::tempdir().expect("a temporary directory");
         let ready = scratch.path().join("ready");
@@ -47,27 +47,27 @@ impl Recorder {
         Recorder { process, scratch }
     }
 
-    /// Returns its process id.
+    /// Returns the recorder's process id.
     pub fn pid(&self) -> u32 {
         self.process.0.id()
     }
 
-    /// Returns the directory that it records to.
+    /// Returns the directory of the recording.
     pub fn recording(&self) -> PathBuf {
         self.scratch.path().join("r.whylat")
     }
 
-    /// Sends it a signal.
+    /// Sends a signal to the recorder.
     pub fn signal(&self, signal: Signal) {
         self.process.signal(signal);
     }
 
-    /// Ends it as Ctrl-C does, and reads the report.
+    /// Ends the recorder as Ctrl-C does, and reads the report.
     pub fn stop(self) -> Report {
         Report::from_scratch(self.stop_by(Signal::SIGINT))
     }
 
-    /// Ends it by a signal on which it closes the recording; gives the directory.
+    /// Ends the recorder by a signal on which it closes the recording; returns the directory.
     pub fn stop_by(mut self, signal: Signal) -> TempDir {
         self.signal(signal);
         let status = wait(&mut self.process.0, "the recorder");
@@ -81,7 +81,7 @@ impl Recorder {
         self.scratch
     }
 
-    /// Kills it, and gives the directory that it recorded to.
+    /// Kills the recorder; returns the directory of its recording.
     pub fn kill(mut self) -> TempDir {
         self.signal(Signal::SIGKILL);
         wait(&mut self.process.0, "the recorder");

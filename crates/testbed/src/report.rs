@@ -76,7 +76,7 @@ impl Report {
         found.unwrap_or_else(|| panic!("socket {cookie} is not in the report: {}", self.brief()))
     }
 
-    /// Returns the socket with this local and remote port.
+    /// Returns the sockets with this local and remote port.
     pub fn by_ports(&self, local: Option<u16>, remote: Option<u16>) -> Vec<&Value> {
         let has = |c: &Value, end: &str, port: Option<u16>| {
             let address = c[end].as_str().unwrap_or_default();
@@ -103,22 +103,22 @@ impl Report {
         .collect()
     }
 
-    /// Returns finding of a rule about this socket.
+    /// Returns the finding of a rule about this socket.
     pub fn finding(&self, cookie: u64, rule: &str) -> Option<&Value> {
         let findings = self.findings(cookie);
         findings.into_iter().find(|finding| finding["rule"] == rule)
     }
 
-    /// Returns rules above info about this socket, as `rule direction severity`.
+    /// Returns the findings above info about this socket, as `rule direction severity`.
     pub fn findings_above_info(&self, cookie: u64) -> Vec<String> {
         let above = |finding: &&Value| finding["severity"] != "info";
         let findings = self.findings(cookie).into_iter().filter(above);
         findings.map(name).collect()
     }
 
-    /// Exactly these rules claim more than info about this socket, each as `rule direction`;
-    /// those in `also` may. That the test machine's CPUs were busy is for tests to judge that know
-    /// it from the scheduler: `faults`.
+    /// Demands these rules with more than info about this socket, each as `rule direction`; those
+    /// in `also` may come, too. That the test machine's CPUs were busy is for tests to judge that
+    /// know it from the scheduler: `faults`.
     #[track_caller]
     pub fn assert_claims(&self, cookie: u64, wanted: &[&str], also: &[&str]) {
         let claims = self.findings_above_info(cookie);
@@ -171,9 +171,10 @@ impl Report {
         format!("\n{}", lines.join("\n"))
     }
 
-    /// Nothing was lost and nothing is unaccounted for. A softirq may bring a change of state while another one is
-    /// reported on its CPU: then the kernel runs no program, and counts that. Beside bursts of a real-time thread, four were
-    /// lost in a recording of 30,000 connections.
+    /// Demands that nothing was lost and everything is accounted for. A softirq may bring a change
+    /// of state while another one is reported on its CPU: then the kernel runs no program, and
+    /// counts that. Beside bursts of a real-time thread, four were lost in a recording of 30,000
+    /// connections.
     #[track_caller]
     pub fn assert_whole(&self) {
         const NOT_RUN_MOST: u64 = 4;
@@ -187,7 +188,8 @@ impl Report {
         assert_eq!(self.json["closed"], "in_order");
     }
 
-    /// The same, but where the kernel itself ran no program, which it counts: then it is to be planted again.
+    /// Checks the same, but for programs that the kernel itself did not run: then the case must be
+    /// repeated.
     #[track_caller]
     pub fn whole_but_for_the_kernel(&self) -> Result<(), String> {
         let all = self.json["loss"].as_array().expect("loss");
@@ -216,7 +218,7 @@ fn name(finding: &Value) -> String {
     )
 }
 
-/// `whylat report --format json`.
+/// Runs `whylat report --format json`, and returns the report.
 pub fn json_report(path: &Path) -> Value {
     ask(path, "")
 }

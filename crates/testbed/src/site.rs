@@ -17,7 +17,7 @@ pub fn role(netns: &Netns, arguments: &str) -> LabProcess {
     role_as(netns, program(), arguments)
 }
 
-/// Starts it by another name of the program.
+/// Starts a role by another name of the program.
 pub fn role_as(netns: &Netns, name: &str, arguments: &str) -> LabProcess {
     let mut command = netns.command(name);
     command.args(["lab", "workload", "--limit-s", &LIMIT_S.to_string()]);
@@ -49,7 +49,7 @@ impl Site {
         Site(site.expect("a namespace").with_limit(LIMIT_S))
     }
 
-    /// Starts a server role; gives it and its port.
+    /// Starts a server role; returns it with its port.
     pub fn serve(&self, role: &str) -> (LabProcess, u16) {
         self.0.serve(role).expect("a server")
     }
@@ -65,8 +65,8 @@ impl Site {
         self.record_with("", server, client, || ())
     }
 
-    /// As [`Site::record`], with more options of `whylat record`, and something to do once
-    /// the client has started.
+    /// Records an exchange as [`Site::record`], with more options, and calls `meanwhile` after the
+    /// client's start.
     pub fn record_with(
         &self,
         options: &str,

@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Compiles a source.
+/// Compiles a source file; `variable` of the environment names the compiler.
 pub fn compile(variable: &str, compiler: &str, output: &Path, source: &Path, more: &[&str]) {
     let compiler = std::env::var(variable).unwrap_or_else(|_| compiler.to_owned());
     let mut command = Command::new(&compiler);

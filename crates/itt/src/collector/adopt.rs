@@ -49,6 +49,8 @@ struct Adoption<'a> {
 }
 
 impl Adoption<'_> {
+    /// Enters a domain that the program made before.
+    ///
     /// # Safety
     ///
     /// The domain is of a static part.
@@ -59,6 +61,8 @@ impl Adoption<'_> {
         }
     }
 
+    /// Enters a text that the program made before.
+    ///
     /// # Safety
     ///
     /// The text is of a static part.
@@ -69,6 +73,8 @@ impl Adoption<'_> {
         }
     }
 
+    /// Enters a counter that the program made before.
+    ///
     /// # Safety
     ///
     /// The counter is of a static part.
@@ -87,6 +93,8 @@ impl Adoption<'_> {
         self.enter(counter, name, HandleKind::Counter, [value_type, 0]);
     }
 
+    /// Enters a histogram that the program made before.
+    ///
     /// # Safety
     ///
     /// The histogram is of a static part.
@@ -109,6 +117,8 @@ impl Adoption<'_> {
         self.enter(histogram, name, HandleKind::Histogram, types);
     }
 
+    /// Enters the description of a counter that the program made before.
+    ///
     /// # Safety
     ///
     /// The metadata is of a static part.
@@ -162,7 +172,7 @@ list_objects!(
     CounterMetadata
 );
 
-/// Does something with each object of a list.
+/// Calls `work` for each object of a list.
 ///
 /// # Safety
 ///

@@ -36,7 +36,7 @@ impl ChunkWriter {
         }
     }
 
-    /// Returns room for a record of so many words; none if no chunk is free.
+    /// Returns room for a record of `words` words; `None` if no chunk is free.
     #[inline(always)]
     pub(crate) fn reserve(
         &self,
@@ -54,7 +54,7 @@ impl ChunkWriter {
         self.take(region, pool, owner_word, words)
     }
 
-    /// Makes what was written into the room just reserved visible, at once.
+    /// Makes the record in the reserved room visible to the reader at once.
     #[inline(always)]
     pub(crate) fn commit(&self, words: usize) {
         if let Some(chunk) = self.chunk.get() {
@@ -104,7 +104,7 @@ impl ChunkWriter {
         chunk.words.get(..words)
     }
 
-    /// Lets the reader free the chunk: nothing more is written into it.
+    /// Ends the chunk: nothing more is written into it, and the reader may free it.
     pub(crate) fn retire(&self, region: &Region) {
         if let Some(chunk) = self.chunk.take() {
             let retired = region.control(chunk.index, ChunkControl::Retired);
@@ -112,7 +112,7 @@ impl ChunkWriter {
         }
     }
 
-    /// Forgets the chunk: it belongs to the process that this one was forked from.
+    /// Forgets the chunk after a fork: it belongs to the parent process.
     pub(crate) fn forget(&self) {
         self.chunk.set(None);
         self.sequence.set(0);

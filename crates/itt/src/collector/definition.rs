@@ -20,7 +20,7 @@ pub(crate) struct Definition {
 }
 
 impl Definition {
-    /// Makes a definition now, by this thread.
+    /// Begins a definition, with time and thread.
     pub(crate) fn new(head: RecordHead) -> Self {
         Definition {
             head,
@@ -35,7 +35,7 @@ impl Definition {
         Self::new(head).word(number).text(text)
     }
 
-    /// Adds a number.
+    /// Adds a number to the definition.
     pub(crate) fn word(mut self, word: u64) -> Self {
         self.words.push(word);
         self
@@ -81,7 +81,7 @@ impl DefinitionQueue {
         }
     }
 
-    /// Writes a definition, or lets it wait.
+    /// Writes a definition, or queues it if there is no room.
     pub(crate) fn push(&mut self, region: &'static Region, definition: Definition) {
         if self.waiting.len() < WAITING_MAX {
             self.waiting.push_back(definition.finish());
@@ -91,7 +91,7 @@ impl DefinitionQueue {
         self.flush(region);
     }
 
-    /// Writes what waits, as far as there is room; true if that was all.
+    /// Writes queued definitions, as far as there is room; returns whether all were written.
     pub(crate) fn flush(&mut self, region: &'static Region) -> bool {
         let owner = ChunkOwner {
             pid: std::process::id(),
@@ -128,7 +128,7 @@ impl DefinitionQueue {
         self.counted = waiting;
     }
 
-    /// Begins again in this process: what is there belongs to the one that it was forked from.
+    /// Empties the queue in a forked child: its entries belong to the parent.
     pub(crate) fn start(&mut self, region: &Region) {
         self.is_same_namespace = region.is_same_pid_namespace();
         self.chunk_writer.forget();

@@ -22,8 +22,8 @@ pub(crate) enum HandleKind {
 pub(crate) struct HandleEntry(NonZeroU64);
 
 impl HandleEntry {
-    /// Makes a handle of this kind, with this id of its definition, with the ITT numbers of its value
-    /// types: of a counter, or y and x of a histogram.
+    /// Makes the entry of a handle: its kind, the id of its definition, and the ITT numbers of its
+    /// value types.
     pub(crate) fn new(kind: HandleKind, id: u32, types: [u8; 2]) -> Self {
         let [first, second] = types.map(u64::from);
         let word = (kind as u64) << 32 | first << 40 | second << 48 | u64::from(id);
@@ -31,19 +31,19 @@ impl HandleEntry {
         HandleEntry(NonZeroU64::new(word).unwrap_or(NonZeroU64::MIN))
     }
 
-    /// Returns the kind of its object.
+    /// Returns whether the handle is of this kind.
     #[inline(always)]
     pub(crate) fn is(self, kind: HandleKind) -> bool {
         (self.0.get() >> 32) as u8 == kind as u8
     }
 
-    /// Returns the id of its definition.
+    /// Returns the id of the handle's definition.
     #[inline(always)]
     pub(crate) fn id(self) -> u32 {
         self.0.get() as u32
     }
 
-    /// ITT numbers of its value types.
+    /// Returns the ITT numbers of the handle's value types.
     #[inline(always)]
     pub(crate) fn types(self) -> [u8; 2] {
         [(self.0.get() >> 40) as u8, (self.0.get() >> 48) as u8]

@@ -29,14 +29,14 @@ impl Identity {
         self.word.load(Ordering::Relaxed)
     }
 
-    /// Puts the pid into the word.
+    /// Writes the pid into the word, and returns it.
     pub(crate) fn remember(&self) -> u64 {
         let pid = u64::from(std::process::id());
         self.word.store(pid, Ordering::Relaxed);
         pid
     }
 
-    /// Makes every thread find that it is not of this process.
+    /// Makes every thread find that recording is not for this process.
     pub(crate) fn silence(&self) {
         self.word.store(SILENT, Ordering::Relaxed);
     }
@@ -47,7 +47,7 @@ impl Identity {
     }
 }
 
-/// Returns a page that is cleared in a child; plain memory if there is none.
+/// Returns a word on a page that the kernel clears in a child; plain memory without such pages.
 fn word_place() -> &'static AtomicU64 {
     let length = 4096;
     let access = libc::PROT_READ | libc::PROT_WRITE;

@@ -21,7 +21,7 @@ impl<T> ForkMutex<T> {
         }
     }
 
-    /// Does something with the value; none if this thread does so already.
+    /// Calls `work` with the locked value; `None` if this thread has the lock already.
     pub(crate) fn with<R>(&self, work: impl FnOnce(&mut T) -> R) -> Option<R> {
         self.lock().then(|| self.run_and_unlock(work))
     }
@@ -41,13 +41,13 @@ impl<T> ForkMutex<T> {
         outcome
     }
 
-    /// Takes the lock; false if this thread has it already.
+    /// Takes the lock; returns false if this thread has it already.
     pub(crate) fn lock(&self) -> bool {
         // SAFETY: the mutex is initialised and never moves, as the lock is a static.
         unsafe { libc::pthread_mutex_lock(self.mutex.get()) == 0 }
     }
 
-    /// Gives back what `lock` took.
+    /// Releases the lock.
     pub(crate) fn unlock(&self) {
         // SAFETY: as above; one that is not held is refused by the error-checking kind.
         unsafe { libc::pthread_mutex_unlock(self.mutex.get()) };

@@ -63,7 +63,7 @@ impl NameTable {
         }
     }
 
-    /// Returns the definition of a name, and defines it if it has none.
+    /// Returns the definition of a name; defines a new name.
     pub(crate) fn intern(&mut self, region: &'static Region, name: NameKey) -> &mut DefinedName {
         self.check_process(region);
         let queue = &mut self.queue;
@@ -75,7 +75,7 @@ impl NameTable {
         })
     }
 
-    /// Writes a definition that has no id of its own.
+    /// Writes a definition without an id.
     pub(crate) fn define(&mut self, region: &'static Region, definition: Definition) {
         self.check_process(region);
         self.queue.push(region, definition);
@@ -123,7 +123,7 @@ fn name_definition(name: &NameKey, id: u32) -> Definition {
     }
 }
 
-/// Returns a text that shares a record with another one.
+/// Returns the part of a text that fits beside another text in one record.
 pub(crate) fn record_half(text: &[u8]) -> &[u8] {
     &text[..text.len().min(crate::layout::TEXT_BYTES / 2)]
 }

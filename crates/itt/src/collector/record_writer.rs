@@ -53,7 +53,7 @@ pub(crate) enum RecordTime {
     Given(u64),
 }
 
-/// Returns the writer, if this thread is recorded.
+/// Returns the writer of this thread; `None` if it is not recorded.
 #[inline(always)]
 pub(crate) fn record_writer() -> Option<RecordWriter> {
     let collector = current_collector()?;
@@ -76,7 +76,7 @@ pub(crate) fn with_writer(call: impl FnOnce(&RecordWriter)) {
     }
 }
 
-/// Handles the first call of a thread, the first one after a fork, or one that is not to be recorded.
+/// Handles the first call of a thread, also after a fork; returns whether the thread is recorded.
 #[cold]
 fn enter(collector: &'static Collector, thread: &ThreadState) -> bool {
     if collector.is_silent() || thread.is_ignored.get() {
@@ -126,7 +126,7 @@ impl RecordWriter {
         });
     }
 
-    /// Writes a record; `fill` puts its words in place.
+    /// Writes a record; `fill` writes its words.
     #[inline(always)]
     pub(crate) fn put(
         &self,
@@ -194,7 +194,7 @@ impl RecordWriter {
         entry
     }
 
-    /// Returns the id of a text, as a word; 0 if there is none.
+    /// Returns the id of a text's handle as a word; 0 for none.
     #[inline(always)]
     pub(crate) fn text<T>(&self, handle: *const T) -> u64 {
         if handle.is_null() {

@@ -42,7 +42,7 @@ pub(crate) struct StaticPart {
 }
 
 impl StaticPart {
-    /// Makes the static part behind a pointer; none if it is not understood.
+    /// Reads the static part of a program; `None` if its version is unknown.
     ///
     /// # Safety
     ///
@@ -72,7 +72,7 @@ impl StaticPart {
         Some(part)
     }
 
-    /// The functions that it wants.
+    /// Returns the functions that the program's static part asks for.
     fn slots(&self) -> impl Iterator<Item = &ApiInfo> {
         // SAFETY: the list ends with an entry without a name; it was found not to be null.
         let all = (0..SLOTS_MAX).map(|index| unsafe { &*(*self.global).api_list.add(index) });
@@ -86,8 +86,7 @@ impl StaticPart {
             .any(|slot| unsafe { CStr::from_ptr(slot.name) } == name)
     }
 
-    /// Gives it our functions, and the null function where there is none or the user has not
-    /// chosen its group.
+    /// Sets the program's function pointers to the collector's functions, or to null.
     pub(crate) fn bind(&self) {
         let chosen = chosen_groups(std::env::var(GROUPS_VARIABLE).ok().as_deref());
         for slot in self.slots() {
@@ -99,31 +98,31 @@ impl StaticPart {
         }
     }
 
-    /// Gives it null functions: its calls do nothing.
+    /// Sets all function pointers to null: the program's calls do nothing.
     pub(crate) fn bind_nothing(&self) {
         for slot in self.slots() {
             set_slot(slot, slot.null_function);
         }
     }
 
-    /// Returns whether it is linked into the program, not into a library that may be unloaded.
+    /// Returns whether the static part is in the program, not in a library that may be unloaded.
     pub(crate) fn is_in_main_program(&self) -> bool {
         memory::is_in_main_program(self.global)
     }
 
-    /// Returns the first of its domains.
+    /// Returns the first domain of the static part's list.
     pub(crate) fn domains(&self) -> *mut DomainHandle {
         // SAFETY: every version has the field.
         unsafe { (*self.global).domains }
     }
 
-    /// Returns the first of its string handles.
+    /// Returns the first string handle of the static part's list.
     pub(crate) fn texts(&self) -> *mut TextHandle {
         // SAFETY: every version has the field.
         unsafe { (*self.global).texts }
     }
 
-    /// Returns the first of its counters; null if it keeps none.
+    /// Returns the first counter of the static part's list; null without a list.
     pub(crate) fn counters(&self) -> *mut CounterInfo {
         match self.features.counters {
             // SAFETY: this version has the field.
@@ -132,7 +131,7 @@ impl StaticPart {
         }
     }
 
-    /// Returns the first of its histograms; null if it keeps none.
+    /// Returns the first histogram of the static part's list; null without a list.
     pub(crate) fn histograms(&self) -> *mut Histogram {
         match self.features.histograms {
             // SAFETY: this version has the field.
@@ -141,7 +140,7 @@ impl StaticPart {
         }
     }
 
-    /// Returns the first of its counters' context; null if it keeps none.
+    /// Returns the first description of a counter in the static part's list; null without a list.
     pub(crate) fn counter_metadata(&self) -> *mut CounterMetadata {
         match self.features.counter_metadata {
             // SAFETY: this version has the field.
@@ -151,7 +150,7 @@ impl StaticPart {
     }
 }
 
-/// Other threads may be calling through the pointer.
+/// Sets a function pointer through which other threads may be calling.
 fn set_slot(slot: &ApiInfo, function: *mut c_void) {
     if !slot.function.is_null() {
         // SAFETY: the static part's pointer is there as long as the part, and is aligned.

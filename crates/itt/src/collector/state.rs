@@ -40,7 +40,7 @@ pub(crate) fn current_collector() -> Option<&'static Collector> {
 }
 
 impl Collector {
-    /// Makes the collector of this process; `thread_ends` is called when a thread ends that has recorded.
+    /// Makes the collector of this process; `thread_ends` is called when a recorded thread ends.
     pub(crate) fn install(
         region: Region,
         thread_ends: extern "C" fn(*mut c_void),
@@ -80,7 +80,7 @@ impl Collector {
         }
     }
 
-    /// Does something with the names; none within another such call of this thread.
+    /// Calls `work` with the locked names; `None` within another such call of this thread.
     pub(crate) fn with_names<R>(
         &'static self,
         work: impl FnOnce(&mut NameTable) -> R,
@@ -105,7 +105,7 @@ impl Collector {
         self.has_waiting_names.store(!is_done, Ordering::Relaxed);
     }
 
-    /// Has `thread_ends` called for this thread.
+    /// Registers the calling thread, so that `thread_ends` is called at its end.
     pub(crate) fn watch_thread_end(&self) {
         if let Some(key) = self.thread_key {
             // SAFETY: the key was created; the value only has to differ from null.

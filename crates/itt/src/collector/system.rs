@@ -1,6 +1,6 @@
 //! Asks the C library for the time and the thread, without anything that allocates.
 
-/// `CLOCK_MONOTONIC`, ns. The C library reads it without a system call (vDSO).
+/// Returns `CLOCK_MONOTONIC`, ns, without a system call (vDSO).
 #[inline(always)]
 pub(crate) fn now_ns() -> u64 {
     let mut time = libc::timespec {

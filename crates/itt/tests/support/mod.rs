@@ -18,7 +18,7 @@ pub struct Programs {
     dir: TempDir,
 }
 
-/// The programs.
+/// Returns the compiled test programs.
 pub fn programs() -> &'static Programs {
     static PROGRAMS: OnceLock<Programs> = OnceLock::new();
     PROGRAMS.get_or_init(Programs::build)
@@ -63,13 +63,13 @@ impl Programs {
         built
     }
 
-    /// A built file.
+    /// Returns the path of a built file.
     pub fn path(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)
     }
 }
 
-/// The collector that was built with this test.
+/// Returns the path of the collector built with this test.
 pub fn collector() -> PathBuf {
     let test = std::env::current_exe().expect("a path");
     let deps = test.parent().expect("a directory");
@@ -90,7 +90,7 @@ pub struct Session {
 }
 
 impl Session {
-    /// With an empty ring.
+    /// Makes an empty ring of this shape.
     pub fn new(shape: RingShape) -> Self {
         let dir = TempDir::new().expect("a directory");
         let ring = Ring::create(&dir.path().join("ring"), shape).expect("a ring");
@@ -110,13 +110,13 @@ impl Session {
         command
     }
 
-    /// Runs the program to its end without reading.
+    /// Runs the program to its end without reading the ring.
     pub fn run<A: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = A>) -> ExitStatus {
         let status = self.command("program").args(args).status();
         status.expect("the program runs")
     }
 
-    /// Reads until a program has ended, and what it left.
+    /// Reads the ring until a program has ended, and the rest.
     pub fn follow(&mut self, mut child: Child) -> ExitStatus {
         loop {
             let status = child.try_wait().expect("a status");
@@ -129,13 +129,13 @@ impl Session {
         }
     }
 
-    /// Reads what is there.
+    /// Reads the records in the ring; returns their number.
     pub fn read(&mut self) -> usize {
         let records = &mut self.records;
         self.ring.drain(|record| records.push(record))
     }
 
-    /// Runs the program to its end, and reads.
+    /// Runs the program to its end, and returns the records.
     pub fn record<A: AsRef<OsStr>>(&mut self, args: impl IntoIterator<Item = A>) -> &[Record] {
         let status = self.run(args);
         assert!(status.success(), "the program says {status}");
@@ -143,7 +143,7 @@ impl Session {
         &self.records
     }
 
-    /// Runs the program to its end, reads, and demands that nothing is missing.
+    /// Runs the program to its end, and returns the records; demands that none is missing.
     pub fn record_all<A: AsRef<OsStr>>(
         &mut self,
         args: impl IntoIterator<Item = A>,

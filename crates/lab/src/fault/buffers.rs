@@ -80,8 +80,7 @@ pub(super) fn buffer_beyond_window(variant: Variant, dice: &mut SeededDice) -> S
     )
 }
 
-/// Only with jumbo frames: room for the next write is there when two thirds of the buffer are free
-/// (`sk_stream_write_space`), and of the least buffer, 4.6 kB, no smaller segment takes so much.
+/// Plants a send buffer that never holds whole segments; needs jumbo frames.
 pub(super) fn odd_segment(variant: Variant, dice: &mut SeededDice) -> Scene {
     let rtt_ms = dice.between(1, 10);
     let (header, body) = (dice.between(4_500, 8_900), dice.between(1_000, 8_900));

@@ -6,7 +6,7 @@ use super::scene::{
 };
 use super::{buffers, cpus, losses, messages, programs, startup};
 
-/// The fault of this name.
+/// Returns the fault with this name.
 pub fn find(name: &str) -> Option<&'static Fault> {
     FAULTS.iter().find(|fault| fault.name == name)
 }
@@ -14,7 +14,7 @@ pub fn find(name: &str) -> Option<&'static Fault> {
 /// All faults.
 pub const FAULTS: &[Fault] = &join_lists::<{ CONNECTIONS.len() + CAUSES.len() }>();
 
-/// Returns one list after the other.
+/// Returns all lists, one after the other.
 const fn join_lists<const COUNT: usize>() -> [Fault; COUNT] {
     let mut all = [CONNECTIONS[0]; COUNT];
     let mut at = 1;

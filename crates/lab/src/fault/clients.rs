@@ -4,7 +4,8 @@ use super::scene::{
     ConnectionEnd, RecordedPrograms, Scene, SeededDice, Variant, make_link, path, variant_word,
 };
 
-/// Requests one after another over a long path; in the twin a few at a time, on several connections.
+/// Plants a client that sends requests one after another over a long path; the twin uses several
+/// connections.
 pub(super) fn serial_round_trips(variant: Variant, dice: &mut SeededDice) -> Scene {
     let rtt_ms = dice.between(10, 30);
     let fives = dice.between(8, 18);
@@ -15,7 +16,8 @@ pub(super) fn serial_round_trips(variant: Variant, dice: &mut SeededDice) -> Sce
     Scene::over(path(rtt_ms), "task-server", client)
 }
 
-/// The server sends a part, and waits for a small message before the next one; in the twin a part is as large as ten.
+/// Plants a server that waits for a small message after each part; the twin's parts are ten times
+/// as large.
 pub(super) fn application_window(variant: Variant, dice: &mut SeededDice) -> Scene {
     const TIMES: u64 = 10;
     let rtt_ms = dice.between(10, 30);
@@ -35,7 +37,7 @@ pub(super) fn application_window(variant: Variant, dice: &mut SeededDice) -> Sce
     )
 }
 
-/// The path loses large packets of the server, and nobody informs it: answers never arrive, and the client gives up. The twin's path
+/// Plants a path that loses large packets of the server without an ICMP message. The twin's path
 /// takes them.
 pub(super) fn path_mtu(variant: Variant, dice: &mut SeededDice) -> Scene {
     let connections = dice.between(2, 4);
@@ -72,7 +74,7 @@ pub(super) fn connection_churn(variant: Variant, dice: &mut SeededDice) -> Scene
     Scene::over(path(rtt_ms), "task-server", client)
 }
 
-/// Threads share a few connections to a server that takes its time; in the twin each has its own.
+/// Plants threads that share few connections to a slow server; in the twin each has its own.
 pub(super) fn pool_wait(variant: Variant, dice: &mut SeededDice) -> Scene {
     let threads = dice.between(6, 12);
     let few = dice.between(1, 2);
@@ -94,7 +96,7 @@ pub(super) fn pool_wait(variant: Variant, dice: &mut SeededDice) -> Scene {
     }
 }
 
-/// Makes a server that sleeps before a few of its answers and is not recorded.
+/// Plants a server that is not recorded, and sleeps before a few of its answers.
 pub(super) fn remote_slow(variant: Variant, dice: &mut SeededDice) -> Scene {
     let rounds = dice.between(110, 150);
     let pause_us = dice.between(2_500, 4_000);
@@ -129,8 +131,8 @@ pub(super) fn dns_slow(variant: Variant, dice: &mut SeededDice) -> Scene {
     scene
 }
 
-/// Nobody listens at the first address, or a firewall rejects or drops the SYNs. The twin fails once, and
-/// goes on at once.
+/// Plants a first address without a listener, or behind a firewall. The twin fails once, and
+/// continues at once.
 pub(super) fn connect_failed(variant: Variant, dice: &mut SeededDice) -> Scene {
     const RULES: &str = "add table ip lab; \
         add chain ip lab input { type filter hook input priority 0; }; \
@@ -156,8 +158,8 @@ pub(super) fn connect_failed(variant: Variant, dice: &mut SeededDice) -> Scene {
     scene
 }
 
-/// The server gives up idle connections, and takes a while for it; now and then a request comes just then. The twin's
-/// pauses are half as long.
+/// Plants a server that closes idle connections just when a request comes. The twin's pauses are
+/// half as long.
 pub(super) fn reset_by_peer(variant: Variant, dice: &mut SeededDice) -> Scene {
     let idle_ms = dice.between(100, 180);
     let sweep_ms = dice.between(40, 60);
@@ -181,7 +183,7 @@ pub(super) fn reset_by_peer(variant: Variant, dice: &mut SeededDice) -> Scene {
     )
 }
 
-/// The server closes connections although their requests have not been read.
+/// Plants a server that closes connections with unread requests.
 pub(super) fn reset_by_us(variant: Variant, dice: &mut SeededDice) -> Scene {
     let rounds = dice.between(5, 13);
     let refuse = variant_word(variant != Variant::Healthy, "--refuse");
@@ -192,7 +194,7 @@ pub(super) fn reset_by_us(variant: Variant, dice: &mut SeededDice) -> Scene {
     )
 }
 
-/// One of several workers has most of the connections; in the twin they are spread evenly.
+/// Plants one worker with most of the connections; in the twin they are spread evenly.
 pub(super) fn uneven_workers(variant: Variant, dice: &mut SeededDice) -> Scene {
     let most = dice.between(5, 7);
     let burn_us = dice.between(2_000, 4_000);

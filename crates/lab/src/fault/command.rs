@@ -68,14 +68,15 @@ struct OutputArgs {
 }
 
 impl OutputArgs {
-    /// Opens the file, if one is named. Before the work: a path that cannot be written must not cost a whole run.
+    /// Opens the output file, if one is named, before the work. A path that cannot be written must
+    /// not cost a whole run.
     fn open(&self) -> Result<Option<File>, LabError> {
         let path = self.output.as_ref().filter(|path| path.as_os_str() != "-");
         path.map(|path| create(path, self.force)).transpose()
     }
 }
 
-/// Writes an answer to what was opened for it.
+/// Writes an answer as JSON to the open file, else to standard output.
 fn write(answer: &Value, file: Option<File>) -> Result<(), LabError> {
     match file {
         None => crate::output::print_json(answer),
@@ -174,7 +175,7 @@ fn play(options: &Options) -> Result<(), LabError> {
     write(&play.run(&program)?, file)
 }
 
-/// Plays the same again, under `whylat run`.
+/// Plays the fault again, under `whylat run`.
 fn record(program: &Path, recording: &Path, options: &Options) -> Result<(), LabError> {
     let variant = options.variant.to_possible_value();
     let variant = variant.map_or_else(String::new, |it| it.get_name().to_owned());

@@ -2,7 +2,7 @@
 
 use super::scene::{Scene, SeededDice, Variant, claim_acceptor, make_link, path};
 
-/// A server on the second CPU, where each request takes CPU time, and a client on the first.
+/// Makes a server on the second CPU that computes for each request, and a client on the first.
 fn computing_server(dice: &mut SeededDice) -> Scene {
     let rtt_ms = dice.between(1, 5);
     let burn_us = dice.between(3_000, 6_000);
@@ -23,8 +23,9 @@ pub(super) fn starved_server(variant: Variant, dice: &mut SeededDice) -> Scene {
     scene
 }
 
-/// Its data takes a fifth of a CPU to read. Beside eight busy loops it gets a ninth. The buffer holds
-/// what comes in a sixth of a second: a reader that is late by less holds nobody up.
+/// Plants eight busy loops beside a reader that needs a fifth of a CPU. Beside eight busy loops it
+/// gets a ninth. The buffer holds what comes in a sixth of a second: a reader that is late by less
+/// holds nobody up.
 pub(super) fn starved_reader(variant: Variant, dice: &mut SeededDice) -> Scene {
     const RATE_MBPS: u64 = 10;
     let rtt_ms = dice.between(1, 20);

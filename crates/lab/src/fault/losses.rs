@@ -22,8 +22,7 @@ pub(super) fn delay_spikes(variant: Variant, dice: &mut SeededDice) -> Scene {
     scene
 }
 
-/// Requests spread over connections that never have more than one segment out: what is lost waits
-/// for a timer.
+/// Plants requests over many connections with one segment in flight each: a loss waits for a timer.
 pub(super) fn thin_connections(variant: Variant, dice: &mut SeededDice) -> Scene {
     let connections = dice.between(2, 6);
     let rounds = dice.between(60, 90);
@@ -40,11 +39,10 @@ pub(super) fn thin_connections(variant: Variant, dice: &mut SeededDice) -> Scene
     scene
 }
 
-/// Large messages with pauses between them, over a queue that holds less than a window: without slow
-/// start after idle the whole window leaves at once. A message is less than what path and queue hold
-/// together, so that nothing else overflows the queue. A pause is two timeouts or more: each
-/// halves the window where slow start is on (tcp_cwnd_restart()); the path is long, because a timeout
-/// is 200 ms longer than it.
+/// Plants large messages with pauses, over a queue that holds less than a window. A message is less
+/// than what path and queue hold together, so that nothing else overflows the queue. A pause is two
+/// timeouts or more: each halves the window where slow start is on (tcp_cwnd_restart()); the path
+/// is long, because a timeout is 200 ms longer than it.
 pub(super) fn burst_after_idle(variant: Variant, dice: &mut SeededDice) -> Scene {
     let rtt_ms = dice.between(150, 200);
     let pause_us = 450_000 + 3_000 * rtt_ms;
@@ -69,8 +67,8 @@ pub(super) fn burst_after_idle(variant: Variant, dice: &mut SeededDice) -> Scene
     scene
 }
 
-/// Whole requests are lost, with the probe that follows them. After the timeout one segment is
-/// retransmitted, and its receiver, which is about to answer, delays its ACK.
+/// Plants lost requests; after the timeout, the receiver delays the ACK of the retransmitted
+/// segment.
 pub(super) fn delayed_ack_after_timeout(variant: Variant, dice: &mut SeededDice) -> Scene {
     let rtt_ms = dice.between(2, 10);
     let request = dice.between(4_000, 12_000);
@@ -121,8 +119,8 @@ pub(super) fn burst_loss(variant: Variant, dice: &mut SeededDice) -> Scene {
     scene
 }
 
-/// The same jitter in both; in the twin a packet waits for the one before it.
-/// The queue holds all that congestion control gets to send in this time: nothing is lost.
+/// Plants a path with jitter that reorders packets; in the twin a packet waits for the one before
+/// it. The queue holds all that congestion control gets to send in this time: nothing is lost.
 pub(super) fn reordering(variant: Variant, dice: &mut SeededDice) -> Scene {
     let rtt_ms = dice.between(10, 30);
     let mut scene = Scene::over(make_link(rtt_ms, 50), "sink", "stream --seconds 4");

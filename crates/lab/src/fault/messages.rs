@@ -18,8 +18,8 @@ pub(super) fn write_write_read(variant: Variant, dice: &mut SeededDice) -> Scene
     )
 }
 
-/// A record joins the next one within the ACK timer's 40 ms, but they do not fill a segment: then the
-/// receiver would answer at once. Records written back to back do not stall.
+/// Plants a client that logs short records: one joins the next within the ACK timer's 40 ms.
+/// Records written back to back do not stall.
 pub(super) fn logging_client(variant: Variant, dice: &mut SeededDice) -> Scene {
     let rtt_ms = dice.between(1, 10);
     let pause_us = dice.between(3_000, 6_000);
@@ -44,7 +44,7 @@ pub(super) fn one_among_200(variant: Variant, dice: &mut SeededDice) -> Scene {
     scene
 }
 
-/// In the twin, too, the other connection is healthy.
+/// Plants a fault beside a healthy connection.
 pub(super) fn two_faults(variant: Variant, dice: &mut SeededDice) -> Scene {
     let mut scene = write_write_read(variant, dice);
     let bytes = dice.between(4, 8) << 10;

@@ -10,7 +10,7 @@ fn make_claim(rule: &'static str, end: ConnectionEnd, of: ClaimSubject) -> Claim
     Claim { rule, end, of }
 }
 
-/// Many workers answer one aggregator at the same moment, over a queue that holds but a part of it.
+/// Plants many workers that answer one receiver at once, over a queue that is too short.
 pub(super) fn incast(variant: Variant, dice: &mut SeededDice) -> Scene {
     const WORKERS: u64 = 36;
     let answer = dice.between(80_000, 120_000);
@@ -36,7 +36,7 @@ pub(super) fn incast(variant: Variant, dice: &mut SeededDice) -> Scene {
     scene
 }
 
-/// Connections come faster than the server accepts them, and few may wait.
+/// Plants connections that come faster than the server accepts them, with a short accept queue.
 pub(super) fn listen_overflow(variant: Variant, dice: &mut SeededDice) -> Scene {
     const CONNECTIONS: u64 = 13;
     let accept_delay_us = dice.between(30_000, 60_000);
@@ -57,8 +57,8 @@ pub(super) fn listen_overflow(variant: Variant, dice: &mut SeededDice) -> Scene 
     )
 }
 
-/// The listening socket drops the last ACK of each handshake, because it asked for data behind it; all
-/// connect before the first sends.
+/// Plants a listening socket that drops the last ACK of handshakes (TCP_DEFER_ACCEPT), which is no
+/// fault.
 pub(super) fn deferred_accepts(variant: Variant, dice: &mut SeededDice) -> Scene {
     let connections = dice.between(11, 23);
     let rtt_ms = dice.between(1, 10);
@@ -70,8 +70,7 @@ pub(super) fn deferred_accepts(variant: Variant, dice: &mut SeededDice) -> Scene
     )
 }
 
-/// A proxy of one thread: its calls wait until the far side has acknowledged most of what it passes
-/// on: what its client sends waits meanwhile.
+/// Plants a proxy of one thread that waits for its far side, while its client's data waits.
 pub(super) fn waiting_proxy(variant: Variant, dice: &mut SeededDice) -> Scene {
     let rtt_ms = dice.between(30, 50);
     let bytes = dice.between(4, 8) << 10;
@@ -97,8 +96,7 @@ pub(super) fn waiting_proxy(variant: Variant, dice: &mut SeededDice) -> Scene {
     scene
 }
 
-/// A server of one thread writes large answers to a client that takes them slowly; the requests of
-/// the others wait.
+/// Plants a server of one thread that sends large answers to a slow client; other requests wait.
 pub(super) fn head_of_line(variant: Variant, dice: &mut SeededDice) -> Scene {
     let rtt_ms = dice.between(10, 30);
     let rcvbuf = dice.between(12, 20) << 10;

@@ -24,7 +24,7 @@ pub(super) struct Route {
 }
 
 impl Route {
-    /// Makes one wire.
+    /// Makes a route of one wire.
     pub(super) fn direct(config: WireConfig) -> Result<Self, LabError> {
         Ok(Self {
             near: Wire::start(config)?,
@@ -33,7 +33,7 @@ impl Route {
         })
     }
 
-    /// Makes two, and a router between them.
+    /// Makes a route of two wires and a router between them.
     pub(super) fn routed(config: WireConfig) -> Result<Self, LabError> {
         let router = Netns::new()?;
         router.sysctl("net.ipv4.ip_forward", "1")?;
@@ -84,7 +84,7 @@ impl Route {
         &self.server_wire().b
     }
 
-    /// Returns the router; `None`: there is none.
+    /// Returns the router's namespace; `None` for a single wire.
     pub(super) fn router(&self) -> Option<&Netns> {
         self.far.as_ref().map(|far| &far.a)
     }
@@ -102,8 +102,7 @@ impl Route {
         })
     }
 
-    /// Waits until no connection at either end is open or closes, for a second at most: without it, the ACK of a FIN may be lost
-    /// with the way, and the FIN wait for a timer that nobody planted.
+    /// Waits until all connections at both ends are closed, for a second at most.
     pub(super) fn drain(&self) -> Result<(), LabError> {
         const LONGEST: Duration = Duration::from_secs(1);
         let end = Instant::now() + LONGEST;

@@ -145,7 +145,7 @@ impl FaultRun<'_> {
         Ok(self.make_scene()?.0.recorded)
     }
 
-    /// Returns the scene, with the fix that is applied if it has several.
+    /// Returns the scene of the fault, with the chosen fix if it has several.
     fn make_scene(&self) -> Result<(Scene, Option<&'static FaultFix>), LabError> {
         let refused = |option, value: &str, why, hint| LabError::Option {
             option,

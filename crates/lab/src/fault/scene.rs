@@ -153,7 +153,7 @@ pub struct FaultFix {
 }
 
 impl Scene {
-    /// Over a path that does the same both ways.
+    /// Makes a scene with one pair of programs, over a path that is the same in both directions.
     pub fn over(
         path: DirectionConfig,
         server: impl Into<String>,
@@ -176,7 +176,7 @@ impl Scene {
         }
     }
 
-    /// Makes a pair on one host.
+    /// Makes a scene with one pair of programs on one host.
     pub fn local(server: impl Into<String>, client: impl Into<String>) -> Self {
         Scene {
             is_local: true,
@@ -184,7 +184,7 @@ impl Scene {
         }
     }
 
-    /// Returns the fix of this name, or without a name the first.
+    /// Returns the fix with this name; without a name the first.
     ///
     /// # Errors
     /// When there is none of this name.
@@ -201,7 +201,7 @@ impl Scene {
         })
     }
 
-    /// Applies a fix.
+    /// Applies a fix to the scene.
     #[must_use]
     pub fn with_fix(mut self, fix: &FaultFix) -> Self {
         self.pair.server = format!("{} {}", self.pair.server, fix.server);
@@ -239,7 +239,7 @@ pub struct Fault {
 pub struct SeededDice(Random);
 
 impl SeededDice {
-    /// Makes the numbers of this seed.
+    /// Makes random numbers of this seed.
     pub fn new(seed: u64) -> Self {
         SeededDice(Random::new(seed))
     }
@@ -250,7 +250,7 @@ impl SeededDice {
     }
 }
 
-/// Returns a word that only this variant has.
+/// Returns the word, or nothing if this variant does not have it.
 pub(super) fn variant_word(there: bool, word: &str) -> &str {
     if there { word } else { "" }
 }
@@ -260,7 +260,7 @@ pub(super) fn path(rtt_ms: u64) -> DirectionConfig {
     DirectionConfig::delay(rtt_ms * 500)
 }
 
-/// Returns the same with a rate, and a queue of one bandwidth-delay product or 64 KiB.
+/// Returns a path with a rate, and a queue of one bandwidth-delay product or 64 KiB.
 pub(super) fn make_link(rtt_ms: u64, rate_mbps: u64) -> DirectionConfig {
     let rate_bps = rate_mbps * 1_000_000;
     DirectionConfig {

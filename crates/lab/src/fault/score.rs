@@ -52,7 +52,8 @@ pub struct Score {
 }
 
 impl Score {
-    /// Compares. `answers` are the rules that are never above info: they are found at any severity, and never wrong.
+    /// Compares a report with the truth. `answers` are the rules that are never above info: they
+    /// are found at any severity, and never wrong.
     pub fn new(truth: &Value, report: &Value, answers: &[&str]) -> Self {
         let claims = claimed_findings(truth);
         let reported = reported_findings(report, answers);
@@ -159,7 +160,7 @@ fn is_as_claimed(finding: &Value, claim: &Value) -> bool {
     is_of_process && overlap_share(finding, claim) >= LEAST_OVERLAP
 }
 
-/// Returns the findings that are true of workloads, by their own words: a client asks one request after another.
+/// Returns findings that are true of the workload itself: a client asks one request after another.
 fn of_workloads(truth: &Value) -> BTreeSet<NamedFinding> {
     let mut also_true = of_others(truth);
     for pair in list_values(truth, "roles") {
@@ -192,7 +193,7 @@ fn of_others(truth: &Value) -> BTreeSet<NamedFinding> {
     others.flatten().collect()
 }
 
-/// Returns the sockets of a finding: of many, not all are listed with it.
+/// Returns the sockets of a finding; of many, only some are listed.
 fn sockets(report: &Value, finding: &Value) -> Vec<u64> {
     let subject = &finding["subject"];
     let listed: Vec<u64> = list_values(subject, "ids")

@@ -2,13 +2,13 @@
 
 use super::scene::{Scene, SeededDice, Variant};
 
-/// A `task-server`, and a client that pauses between its requests: they are no series.
+/// Makes the scene of a `task-server`, with a client that pauses between its requests.
 fn server_scene(variant: Variant, dice: &mut SeededDice, work: &str) -> Scene {
     let rounds = dice.between(30, 45);
     server_scene_of_rounds(variant, dice, work, rounds)
 }
 
-/// Makes the scene with so many requests.
+/// Makes the same scene with `rounds` requests.
 fn server_scene_of_rounds(
     variant: Variant,
     dice: &mut SeededDice,
@@ -26,7 +26,7 @@ fn server_scene_of_rounds(
     )
 }
 
-/// Every few requests, the server sleeps: it polls for something.
+/// Plants a server that sleeps by a timer in every few requests.
 pub(super) fn timer_wait(variant: Variant, dice: &mut SeededDice) -> Scene {
     let us = dice.between(10_000, 30_000);
     let every = dice.between(1, 4);
@@ -37,7 +37,7 @@ pub(super) fn timer_wait(variant: Variant, dice: &mut SeededDice) -> Scene {
     )
 }
 
-/// A thread holds the lock most of the time, and sleeps with it.
+/// Plants a thread that holds a lock most of the time, and sleeps with it.
 pub(super) fn lock_wait(variant: Variant, dice: &mut SeededDice) -> Scene {
     let us = dice.between(8_000, 20_000);
     server_scene(variant, dice, &format!("--work lock --amount {us}"))
@@ -82,8 +82,8 @@ pub(super) fn process_wait(variant: Variant, dice: &mut SeededDice) -> Scene {
     server_scene(variant, dice, &format!("--work helper --amount {us}"))
 }
 
-/// A few processes of one thread wait in each request, and the requests of the other connections wait for them; in the twin each
-/// connection has a process of its own.
+/// Plants a few processes of one thread that wait in each request; in the twin each connection has
+/// a process.
 pub(super) fn busy_workers(variant: Variant, dice: &mut SeededDice) -> Scene {
     let few = dice.between(2, 3);
     let each = dice.between(3, 4);
@@ -119,13 +119,14 @@ pub(super) fn udp_drops(variant: Variant, dice: &mut SeededDice) -> Scene {
     )
 }
 
-/// Another process stops the server again and again; in the twin, another one than the server.
+/// Plants another process that stops the server again and again; in the twin, another than the
+/// server.
 pub(super) fn process_pause(variant: Variant, dice: &mut SeededDice) -> Scene {
     let us = dice.between(50_000, 90_000);
     server_scene(variant, dice, &format!("--work stopped --amount {us}"))
 }
 
-/// Requests compute under a quota that a few of them use up; in the twin under one that is never reached.
+/// Plants a CPU quota that a few requests use up; the twin never reaches it.
 pub(super) fn cpu_quota(variant: Variant, dice: &mut SeededDice) -> Scene {
     let us = dice.between(10_000, 20_000);
     let small = dice.between(4, 10);

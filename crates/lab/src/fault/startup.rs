@@ -31,8 +31,7 @@ const FIXES: &[FaultFix] = &[
     },
 ];
 
-/// Three commands of four are small: their bodies wait for the ACK of their headers. The others fill
-/// segments, which the receiver acknowledges at once.
+/// Plants small commands with bodies that wait for the ACK of their headers; others fill segments.
 pub(super) fn vtune_startup(variant: Variant, dice: &mut SeededDice) -> Scene {
     // About as long as the recipe's fast waits, 937 µs: half of it each way.
     let delay_us = dice.between(250, 750);

@@ -56,7 +56,7 @@ pub struct HoldWindow {
 }
 
 impl HoldWindow {
-    /// Returns the time that it still lasts at this age of the wire, µs; 0 outside.
+    /// Returns how long the window still lasts at this age of the wire, µs; 0 outside of it.
     pub(crate) fn rest_us(&self, since_first_us: u64) -> u64 {
         let Some(age_us) = since_first_us.checked_sub(self.after_us) else {
             return 0;
@@ -247,7 +247,7 @@ impl WireConfig {
         Ipv4Addr::from(u32::from(self.address_a).wrapping_add(1))
     }
 
-    /// IPv6 address of `b`, if the wire carries IPv6.
+    /// Returns the IPv6 address of `b`, if the wire carries IPv6.
     pub fn address6_b(&self) -> Option<Ipv6Addr> {
         self.address6_a
             .map(|address| Ipv6Addr::from(u128::from(address).wrapping_add(1)))

@@ -83,8 +83,8 @@ impl Ord for PacketInFlight {
     }
 }
 
-/// Locks the state. A poisoned lock only means that another thread died holding it; the
-/// counters are still the best account there is.
+/// Locks the state, also after another thread died with the lock. The counters are still the best
+/// account there is.
 pub(crate) fn lock(state: &Mutex<WireState>) -> MutexGuard<'_, WireState> {
     state.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -109,8 +109,7 @@ impl WireState {
         }
     }
 
-    /// Takes one packet of `direction` from its device and hands it over, keeps it until
-    /// it is due, or drops it.
+    /// Takes a packet from its device: forwards it, keeps it until it is due, or drops it.
     fn enter(&mut self, direction: Direction, bytes: &mut [u8], to: &File) {
         let time_ns = now_ns();
         let direction_state = &mut self.directions[direction.index()];
@@ -163,7 +162,7 @@ impl WireState {
         }
     }
 
-    /// Hands over all packets that are due. Returns when the next one is.
+    /// Forwards all packets that are due; returns when the next one is, ns.
     fn deliver_due(&mut self, tuns: &[File; 2]) -> Option<u64> {
         for direction in Direction::BOTH {
             let direction_state = &mut self.directions[direction.index()];
@@ -185,7 +184,7 @@ impl WireState {
             .min()
     }
 
-    /// Drops what is still under way, so that the final counters and log are complete.
+    /// Drops all packets under way, so that the final counters and log are complete.
     fn discard_rest(&mut self) {
         for direction_state in &mut self.directions {
             for packet in std::mem::take(&mut direction_state.travelling) {
@@ -211,7 +210,7 @@ impl DirectionState {
         }
     }
 
-    /// Decides what becomes of a packet and counts it.
+    /// Decides what happens to a packet, and counts it.
     fn decide(&mut self, packet: PacketSizes, now_ns: u64, first_ns: u64) -> PacketFate {
         self.stats.entered.add(packet.packet_bytes);
         let held_bytes = self.stats.travelling.bytes;
@@ -236,8 +235,7 @@ impl DirectionState {
         self.settle_packet(log, row, bytes, end);
     }
 
-    /// Moves a packet from travelling to its end, in counters and log: since when it was handed over, or why
-    /// it was not.
+    /// Notes the end of a packet in counters and log: when it was forwarded, or why it was dropped.
     fn settle_packet(
         &mut self,
         log: &mut PacketLog,
@@ -280,7 +278,7 @@ impl PacketLog {
     }
 }
 
-/// Forwards until `stop` is closed at its other end, or a device fails.
+/// Forwards packets until `stop` is closed, or a device fails.
 pub(crate) fn run(tuns: [File; 2], stop: PipeReader, state: Arc<Mutex<WireState>>) {
     // The default slack of 50 us would show in every round trip. Without it the wire is
     // only less exact, so a refusal is no error.

@@ -36,8 +36,7 @@ use engine::{WireState, lock};
 /// Records copied per lock, so that reading a long log does not hold up packets.
 const LOG_CHUNK: usize = 4096;
 
-/// Lets this thread run before all that is not real-time: a wire that waits for a CPU moves no packets.
-/// Without the right to it stays as it is.
+/// Gives this thread real-time priority, if it may: a wire that waits for a CPU moves no packets.
 fn first_in_line() {
     // SAFETY: setpriority takes no pointers; thread 0 is the calling one.
     unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, -20) };
@@ -114,7 +113,7 @@ impl Wire {
         self.config.address_b()
     }
 
-    /// IPv6 addresses of `a` and `b`, if the wire carries IPv6.
+    /// Returns the IPv6 addresses of `a` and `b`, if the wire carries IPv6.
     pub fn addresses6(&self) -> Option<(Ipv6Addr, Ipv6Addr)> {
         self.config.address6_a.zip(self.config.address6_b())
     }
@@ -135,8 +134,8 @@ impl Wire {
         stats
     }
 
-    /// Copy of the packet log so far, in the order of entry. Packets that travel have
-    /// no final verdict yet: use [`Wire::stop`] for a complete one.
+    /// Returns a copy of the packet log so far. Packets that travel have no final verdict yet: use
+    /// [`Wire::stop`] for a complete one.
     pub fn log(&self) -> Vec<PacketRecord> {
         let mut copy = Vec::new();
         loop {
@@ -202,7 +201,7 @@ impl Wire {
     }
 }
 
-/// Gives one end its addresses, MTU and congestion control.
+/// Sets addresses, MTU and congestion control of one end.
 fn configure_end(
     netns: &Netns,
     config: &WireConfig,

@@ -133,7 +133,7 @@ fn parse_options(mut options: &[u8]) -> (Option<u8>, Option<(u32, u32)>) {
     (window_scale, first_sack)
 }
 
-/// Changes the window scale option of a SYN, checksum included. False where there is none.
+/// Changes the window scale option of a SYN, checksum included; returns false if it has none.
 pub(crate) fn set_window_scale(bytes: &mut [u8], scale: WindowScale) -> bool {
     let Some((segment, option)) = window_scale_option(bytes) else {
         return false;
@@ -185,12 +185,12 @@ fn replace_byte(segment: &mut [u8], at: usize, byte: u8) {
     segment[CHECKSUM..CHECKSUM + 2].copy_from_slice(&(!(folded as u16)).to_be_bytes());
 }
 
-/// Big-endian 16 bits at `at`; the callers have checked the length.
+/// Returns the big-endian 16 bits at `at`; the callers have checked the length.
 fn read_be16(bytes: &[u8], at: usize) -> u16 {
     u16::from_be_bytes([bytes[at], bytes[at + 1]])
 }
 
-/// Big-endian 32 bits at `at`; the callers have checked the length.
+/// Returns the big-endian 32 bits at `at`; the callers have checked the length.
 fn read_be32(bytes: &[u8], at: usize) -> u32 {
     u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
 }
@@ -269,7 +269,7 @@ mod tests {
         assert_eq!((read.window_scale, read.payload_bytes), (Some(7), 0));
     }
 
-    /// One's complement sum of the words of a segment, as the checksum takes it.
+    /// Returns the one's complement sum of a segment's words, as a checksum does.
     fn words(segment: &[u8]) -> u64 {
         let sum: u64 = (0..segment.len() / 2)
             .map(|word| u64::from(read_be16(segment, word * 2)))

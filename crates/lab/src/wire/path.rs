@@ -113,7 +113,7 @@ impl PathModel {
         PacketFate::Deliver { at_ns }
     }
 
-    /// Begins a burst, goes on with it, or ends it, with the next packet.
+    /// Begins, continues or ends a burst of losses with the next packet.
     fn step_burst(&mut self, bursts: Option<BurstLoss>) {
         let draw = self.bursts.below(PPM);
         let Some(bursts) = bursts else {
@@ -127,7 +127,7 @@ impl PathModel {
         };
     }
 
-    /// Returns when the last bit of the packet leaves the link, or nothing if it does not fit.
+    /// Returns when the last bit of the packet leaves the link; `None` if the queue is full.
     fn enqueue_packet(
         &mut self,
         config: &DirectionConfig,

@@ -108,8 +108,7 @@ impl CountCalls {
     }
 }
 
-/// Makes one send call, counted but not timed: two clock readings would cost more than some of
-/// the calls.
+/// Makes one send call, which is counted but not timed.
 fn send_once(peer: &mut Peer, bytes: &[u8]) -> Result<usize, LabError> {
     let fd = peer.stream.as_raw_fd();
     let outcome = send(fd, bytes, MsgFlags::MSG_NOSIGNAL).map_err(io::Error::from);
@@ -117,7 +116,7 @@ fn send_once(peer: &mut Peer, bytes: &[u8]) -> Result<usize, LabError> {
     outcome.map_err(|why| call_error("send on", &peer.stream, why))
 }
 
-/// Makes one receive call. EAGAIN is counted and gives 0 bytes.
+/// Makes one receive call; EAGAIN counts, and returns 0 bytes.
 fn recv_once(peer: &mut Peer, bytes: &mut [u8], flags: MsgFlags) -> Result<usize, LabError> {
     let outcome = recv(peer.stream.as_raw_fd(), bytes, flags).map_err(io::Error::from);
     peer.truth.recv.count(&outcome);

@@ -43,7 +43,7 @@ pub(crate) struct Context {
 }
 
 impl Context {
-    /// Begins a role: limits its time, and puts it on its CPU.
+    /// Begins a role: sets its time limit, and moves it to its CPU.
     pub(super) fn new(options: CommonOptions) -> Result<Self, LabError> {
         let CommonOptions {
             limit_s,

@@ -25,12 +25,12 @@ pub struct ThreadCpu {
 }
 
 impl ThreadCpu {
-    /// Reads those of the calling thread; `None` where the kernel does not count.
+    /// Reads the CPU times of the calling thread; `None` if the kernel does not count them.
     pub(crate) fn read_own() -> Option<Self> {
         Self::from_directory("/proc/thread-self")
     }
 
-    /// Reads those of the thread with this directory in `/proc`.
+    /// Reads the CPU times of the thread with this directory in `/proc`.
     pub(crate) fn from_directory(directory: &str) -> Option<Self> {
         let text = std::fs::read_to_string(format!("{directory}/schedstat")).ok()?;
         let mut fields = text.split_ascii_whitespace().map(str::parse);
@@ -43,7 +43,7 @@ impl ThreadCpu {
     }
 }
 
-/// Numbers of the CPUs that the calling thread may use, in order.
+/// Returns the numbers of the CPUs that the calling thread may use, in order.
 ///
 /// # Errors
 /// When the kernel does not answer.
@@ -54,7 +54,7 @@ pub fn allowed_cpus() -> Result<Vec<usize>, LabError> {
     Ok(numbers.collect())
 }
 
-/// The calling thread, and those that it starts, run on no other CPU.
+/// Lets the calling thread, and those that it starts, run only on this CPU.
 ///
 /// # Errors
 /// When the CPU is none of those that may be used.
@@ -65,14 +65,14 @@ pub fn pin_thread(cpu: usize) -> Result<(), LabError> {
         .map_err(|why| LabError::os("stay on", format!("CPU {cpu}"), why, HINT_AFFINITY))
 }
 
-/// Lets the calling thread run before all that is not real-time. Without the right to it stays as it is.
+/// Gives the calling thread real-time priority, if it may.
 pub(crate) fn before_all_others() {
     let parameters = libc::sched_param { sched_priority: 1 };
     // SAFETY: the parameters live through the call; thread 0 is the calling one.
     unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const parameters) };
 }
 
-/// Uses so much CPU time of the calling thread.
+/// Uses `us` microseconds of CPU time in the calling thread.
 pub(crate) fn burn_us(us: u64) {
     let cpu_time =
         || clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map_or(Duration::MAX, Duration::from);

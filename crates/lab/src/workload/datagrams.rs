@@ -170,8 +170,8 @@ impl DatagramClient {
         Ok(())
     }
 
-    /// Takes answers until all are there, or none came for so long; leaves the sockets without one. Answers to a question that
-    /// was repeated meanwhile are taken with it.
+    /// Reads answers until all sockets have one, or none came for so long; leaves the sockets
+    /// without one. Answers to a question that was repeated meanwhile are taken with it.
     fn take_answers(&self, open: &mut Vec<&UdpSocket>) -> Result<(), LabError> {
         let mut answer = [0; BYTES_MOST];
         while !open.is_empty() {

@@ -156,7 +156,7 @@ impl DelayAcks {
     }
 }
 
-/// Waits until there is something to read, without reading it; gives the time.
+/// Waits until data can be read, without reading it; returns the time, ns.
 fn wait_readable(peer: &Peer) -> Result<u64, LabError> {
     let mut fds = [PollFd::new(peer.stream.as_fd(), PollFlags::POLLIN)];
     poll(&mut fds, PollTimeout::NONE).map_err(|why| peer_error("wait for", peer, why.into()))?;

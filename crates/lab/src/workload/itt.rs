@@ -63,7 +63,7 @@ pub(crate) fn name_thread(name: &CStr) {
 }
 
 impl Domain {
-    /// Names the calling thread, the only one of the process so far, and makes a domain.
+    /// Reports the names of the process's only thread and of a domain.
     pub(crate) fn begin(name: &'static CStr, thread: &CStr) -> Self {
         name_thread(thread);
         // SAFETY: the pointer does not change any more; the function copies the name, a C string.
@@ -145,7 +145,7 @@ impl Drop for Task<'_> {
 }
 
 impl TaskName {
-    /// Makes a name.
+    /// Makes a task's name.
     pub(crate) fn new(name: &CStr) -> Self {
         // SAFETY: the pointer does not change any more; the function copies the name, a C string.
         let handle = unsafe {

@@ -57,7 +57,7 @@ pub(crate) struct OpenLoop {
     realtime: bool,
 }
 
-/// Between one request in an hour and one in a nanosecond.
+/// Reads a rate between one request in an hour and one in a nanosecond.
 fn parse_rate(text: &str) -> Result<f64, String> {
     let rate: f64 = text.parse().map_err(|why| format!("{why}"))?;
     let is_in = (1.0 / 3_600.0..=1e9).contains(&rate);
@@ -176,7 +176,7 @@ fn invalid_data(what: impl Into<String>) -> io::Error {
     io::Error::other(what.into())
 }
 
-/// Returns the quantiles; `None`: there are no times.
+/// Returns the quantiles of latencies; `None` without any.
 fn quantiles(mut all_ns: Vec<u64>) -> Option<LatencyQuantiles> {
     all_ns.sort_unstable();
     let max_ns = *all_ns.last()?;
@@ -228,7 +228,8 @@ struct LoadPlan {
 }
 
 impl LoadPlan {
-    /// Sends so many requests, and reads their answers. Returns how many were sent late.
+    /// Sends `requests` requests at this rate, and reads their answers; returns how many were sent
+    /// late.
     fn run(&mut self, rate: f64, requests: usize) -> io::Result<u64> {
         let mut late = 0;
         let mut due_ns = now_ns(ClockId::CLOCK_MONOTONIC)?;
@@ -251,7 +252,7 @@ impl LoadPlan {
         Ok(late)
     }
 
-    /// Waits for answers, at most so long, and takes what there is.
+    /// Waits for answers, at most this long, and reads those that are there.
     fn receive_ready(&mut self, timeout_ns: u64) -> io::Result<()> {
         let mut waiting: Vec<PollFd> = self
             .clients

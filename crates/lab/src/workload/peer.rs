@@ -158,7 +158,7 @@ impl Peer {
             .map_err(|why| LabError::os("connect to", address.to_string(), why, hint))
     }
 
-    /// Accounts for a connection that is established.
+    /// Begins the counts of an established connection.
     pub(crate) fn new(stream: TcpStream) -> io::Result<Self> {
         let truth = ConnectionTruth {
             local: stream.local_addr()?,
@@ -174,14 +174,14 @@ impl Peer {
         Ok(Peer { stream, truth })
     }
 
-    /// Makes one send call.
+    /// Makes one send call, and counts it.
     pub(crate) fn send(&mut self, bytes: &[u8]) -> Result<usize, LabError> {
         let stream = &mut self.stream;
         let outcome = self.truth.send.time_call(|| stream.write(bytes));
         outcome.map_err(|why| self.call_error("send on", why))
     }
 
-    /// Send calls until all is taken by the kernel.
+    /// Sends until the kernel has taken all bytes.
     pub(crate) fn send_all(&mut self, bytes: &[u8]) -> Result<(), LabError> {
         let mut done = 0;
         while done < bytes.len() {
@@ -217,8 +217,8 @@ impl Peer {
         outcome.map_err(|why| self.call_error("receive on", why))
     }
 
-    /// Receive calls until `bytes` is full. False if the stream ended before its first
-    /// byte; an end in the middle is an error.
+    /// Receives until `bytes` is full; returns false at the end of the stream. An end in the middle
+    /// is an error.
     pub(crate) fn recv_exact(&mut self, bytes: &mut [u8]) -> Result<bool, LabError> {
         let mut done = 0;
         while done < bytes.len() {
@@ -231,13 +231,13 @@ impl Peer {
         Ok(true)
     }
 
-    /// TCP_QUICKACK: on sends an ACK that is held back, off holds back those to come.
+    /// Sets TCP_QUICKACK: true sends a delayed ACK now, false delays later ones.
     pub(crate) fn set_quickack(&self, on: bool) -> Result<(), LabError> {
         let set = SockRef::from(&self.stream).set_tcp_quickack(on);
         set.map_err(|why| self.call_error("set TCP_QUICKACK of", why))
     }
 
-    /// TCP's least round trip, microseconds (`tcpi_min_rtt`, Linux 4.6).
+    /// Returns the min RTT of the connection, µs (`tcpi_min_rtt`, Linux 4.6).
     pub(crate) fn min_rtt_us(&self) -> Result<u32, LabError> {
         read_min_rtt_us(self.stream.as_raw_fd())
             .map_err(|why| self.call_error("read TCP_INFO of", why))
@@ -250,7 +250,7 @@ impl Peer {
             .map_err(|why| self.call_error("end", why))
     }
 
-    /// Closes the connection and gives its account.
+    /// Closes the connection, and returns its counts.
     pub(crate) fn close(mut self) -> ConnectionTruth {
         self.truth.closed_ns = now_ns();
         self.truth.thread = ThreadCpu::read_own();
@@ -320,7 +320,7 @@ fn defer_accept(socket: &Socket, seconds: i32) -> io::Result<()> {
     }
 }
 
-/// `libc::tcp_info` ends before `tcpi_min_rtt`, which is at 148 (`include/uapi/linux/tcp.h`).
+/// Reads `tcpi_min_rtt` at byte 148 of `tcp_info`, where `libc::tcp_info` has already ended.
 fn read_min_rtt_us(socket: RawFd) -> io::Result<u32> {
     const AT: usize = 148;
     let mut info = [0_u8; AT + size_of::<u32>()];

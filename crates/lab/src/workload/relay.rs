@@ -106,7 +106,7 @@ impl PollServer {
     }
 }
 
-/// Waits until some can be read, and gives their indices in order.
+/// Waits until some connections can be read, and returns their indices in order.
 fn wait_for_readable(peers: &[Peer]) -> Result<Vec<usize>, LabError> {
     let descriptors = peers
         .iter()

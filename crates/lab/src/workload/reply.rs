@@ -131,7 +131,7 @@ impl ReplyServer {
     }
 }
 
-/// As [`serve_paced`], without pauses.
+/// Serves `count` connections as [`serve_paced`], without pauses.
 pub(crate) fn serve_each<T: Send>(
     listener: &TcpListener,
     count: usize,

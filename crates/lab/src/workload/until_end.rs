@@ -29,7 +29,7 @@ pub(super) fn wait_readable(
     Ok(ready.map(|(index, _)| index).collect())
 }
 
-/// Returns whether it can be read or has ended within so long.
+/// Returns whether data can be read, or the stream has ended, within the limit.
 pub(super) fn is_readable(of: &impl AsFd, limit_us: Option<u64>) -> Result<bool, LabError> {
     Ok(!wait_readable(&[of.as_fd()], limit_us)?.is_empty())
 }

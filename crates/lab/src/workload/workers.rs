@@ -230,7 +230,7 @@ impl WorkerClient {
         })
     }
 
-    /// Opens connections until there are enough of each worker, and closes those that are too many.
+    /// Opens connections until each worker has enough, and closes those beyond.
     fn spread_connections(&self) -> Result<Vec<PlacedPeer>, LabError> {
         let mut by_worker: BTreeMap<u32, Vec<PlacedPeer>> = BTreeMap::new();
         loop {

@@ -58,7 +58,7 @@ pub fn received(sink: &Value) -> u64 {
     sink["connections"][0]["recv"]["bytes"].as_u64().unwrap()
 }
 
-/// Numbers of the packets that were dropped for one cause.
+/// Returns the numbers of the packets that were dropped for one cause.
 pub fn dropped(log: &[PacketRecord], direction: Direction, cause: Cause) -> Vec<u64> {
     log.iter()
         .filter(|row| row.direction == direction && row.verdict == Verdict::Dropped(cause))

@@ -60,7 +60,7 @@ impl Client {
         Ok(Self { http })
     }
 
-    /// Posts a body, and reads what comes back, in the endpoint's time.
+    /// Posts a body, and returns the response within the endpoint's time limit.
     ///
     /// # Errors
     /// Why nothing came back, as text.

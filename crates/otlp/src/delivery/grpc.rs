@@ -111,7 +111,7 @@ fn retry_delay(details: &str) -> Option<Duration> {
     Some(Duration::new(seconds, u32::try_from(pause.nanos).ok()?))
 }
 
-/// Returns the name of a status, as gRPC has it.
+/// Returns the name of a gRPC status code.
 fn name(code: u32) -> String {
     const NAMES: [&str; 17] = [
         "OK",

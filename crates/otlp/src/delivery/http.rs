@@ -47,7 +47,7 @@ pub(super) fn gzip(bytes: &[u8]) -> Vec<u8> {
     encoder.finish().unwrap_or_default()
 }
 
-/// Returns what to do when no collector answers.
+/// Returns what helps if no collector answers.
 pub(super) fn unreachable_hint() -> &'static str {
     "hint: start a collector, or name one with --endpoint; port 4318 is OTLP over HTTP, \
      port 4317 is gRPC (--protocol grpc)"
@@ -93,7 +93,7 @@ fn hint(status: StatusCode) -> &'static str {
     }
 }
 
-/// Returns what the collector says, in one line.
+/// Returns the collector's error text in one line.
 fn text(response: &Response) -> String {
     let kind = response.headers.get(CONTENT_TYPE);
     let is_protobuf = kind.is_some_and(|it| it.as_bytes().starts_with(PROTOBUF.as_bytes()));

@@ -83,7 +83,8 @@ pub enum DeliveryError {
 }
 
 impl Delivery {
-    /// Sets it up; nothing is sent yet. `lookup` returns variables of the environment.
+    /// Prepares the delivery of all signals, without sending. `lookup` returns variables of the
+    /// environment.
     ///
     /// # Errors
     /// When a setting cannot be meant, or a file of certificates cannot be read.
@@ -111,7 +112,7 @@ impl Delivery {
         })
     }
 
-    /// Returns where a signal goes, without what may be a secret.
+    /// Returns the address of a signal, without possible secrets.
     pub fn address(&self, signal: Signal) -> String {
         self.signals
             .get(&signal)
@@ -119,7 +120,7 @@ impl Delivery {
             .unwrap_or_default()
     }
 
-    /// Delivers a message, or counts it as not delivered.
+    /// Delivers a message, or counts it as undelivered.
     pub fn send(&mut self, message: &Message) {
         if let Some(delivery) = self.signals.get_mut(&message.signal) {
             let retry = self.retry;

@@ -37,7 +37,8 @@ pub(super) struct Partial {
 }
 
 impl Partial {
-    /// Reads it from a response. One that is no response says nothing: the status counts.
+    /// Reads the partial success of a response; a damaged response counts as full success. The
+    /// status counts then.
     pub(super) fn from_response(bytes: &[u8]) -> Self {
         let response = ExportResponse::decode(bytes).unwrap_or_default();
         let partial = response.partial_success.unwrap_or_default();

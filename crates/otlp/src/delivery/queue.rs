@@ -118,7 +118,7 @@ impl SharedQueues {
         self.queues.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes the account of a signal.
+    /// Changes the queue of a signal; `None` if the signal is not exported.
     fn note<R>(&self, signal: Signal, change: impl FnOnce(&mut SignalQueue) -> R) -> Option<R> {
         self.lock().get_mut(&signal).map(change)
     }
@@ -132,7 +132,7 @@ pub struct PreparedQueue {
 }
 
 impl PreparedQueue {
-    /// Reads the settings of those signals that are wanted ([`settings::is_wanted`]); `None`: there is none.
+    /// Reads the settings of the wanted signals ([`settings::is_wanted`]); `None`: none is wanted.
     ///
     /// # Errors
     /// When a setting cannot be meant, or a file of certificates cannot be read.
@@ -218,7 +218,7 @@ pub struct DeliveryQueue {
 }
 
 impl DeliveryQueue {
-    /// Returns where each signal goes, without what may be a secret.
+    /// Returns the address of each signal, without possible secrets.
     pub fn addresses(&self) -> &BTreeMap<Signal, String> {
         &self.addresses
     }
@@ -243,7 +243,7 @@ impl DeliveryQueue {
         self.shared.put.send_modify(|number| *number += 1);
     }
 
-    /// Counts items that were never put, as there are too many.
+    /// Counts items that were never queued, because there were too many.
     pub fn note_left_out(&self, signal: Signal, items: u64) {
         self.shared.note(signal, |queue| {
             queue.state.drop_items(DropCause::Full, items);
@@ -259,12 +259,13 @@ impl DeliveryQueue {
         states.collect()
     }
 
-    /// Begins the end: what waits is tried until then. A pause that no collector asked for ends at once.
+    /// Begins the end: queued messages are tried until `end`. A pause that no collector asked for
+    /// ends at once.
     pub fn end_by(&self, end: Instant) {
         self.shared.end.send_replace(Some(end));
     }
 
-    /// Waits for the end ([`DeliveryQueue::end_by`]; without, it is now), and returns the last state of each signal.
+    /// Waits for the end, and returns the last state of each signal.
     pub fn join(mut self) -> BTreeMap<Signal, SignalState> {
         self.finish();
         self.states()
@@ -301,7 +302,7 @@ struct SignalDelivery {
 }
 
 impl SignalDelivery {
-    /// Delivers until the end. What waits then is counted.
+    /// Delivers messages until the end, and counts the rest as dropped.
     async fn run(mut self) {
         let mut end = self.end.clone();
         tokio::select! {

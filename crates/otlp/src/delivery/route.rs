@@ -26,7 +26,7 @@ impl Route {
         })
     }
 
-    /// Returns where it leads, without what may be a secret.
+    /// Returns the address without possible secrets.
     pub(super) fn address(&self) -> String {
         let mut url = self.endpoint.url.clone();
         // nothing there can fail for http and https

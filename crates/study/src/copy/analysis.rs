@@ -13,7 +13,7 @@ use super::csv::ResultRow;
 use super::doc::TextBlock;
 pub(super) use extras::AnalysisExtras;
 
-/// Returns all answers.
+/// Returns the answers to all questions of the study.
 pub(super) fn all_answers(rows: &[ResultRow], extras: &AnalysisExtras) -> Vec<TextBlock> {
     let mut all = matrix::describe_setting(rows, extras);
     all.extend(matrix::describe_results(rows));

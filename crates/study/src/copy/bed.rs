@@ -41,7 +41,8 @@ pub(super) enum RunOutcome {
 }
 
 impl TestBed {
-    /// Makes the namespaces. `optmem_bytes`: what sockets there may note down, else the kernel's default.
+    /// Makes the two namespaces of the study. `optmem_bytes`: memory for notifications of a socket,
+    /// else the kernel's default.
     ///
     /// # Errors
     /// Without `CAP_SYS_ADMIN`, and without iproute2.
@@ -94,7 +95,7 @@ impl TestBed {
         outcome
     }
 
-    /// Runs the clients; the server is there.
+    /// Runs the clients against the server.
     pub(super) fn ask(&self, config: RunConfig, how: &RunOptions) -> Result<RunOutcome, LabError> {
         let mut client = match &self.ends {
             EndLocation::Local { client, .. } => client.command(&self.program),
@@ -112,7 +113,7 @@ impl TestBed {
         parse_figures(answer).map(RunOutcome::Measured)
     }
 
-    /// Starts a server for so many clients, and waits until it listens.
+    /// Starts a server for `clients` clients, and waits until it listens.
     pub(super) fn serve(&self, clients: usize) -> Result<LabProcess, LabError> {
         let mut server = match &self.ends {
             EndLocation::Local { server, .. } => server.command(&self.program),

@@ -59,7 +59,7 @@ impl ClientOptions {
         Ok(ClientOutcome::Figures(self.sum_figures(&ended)))
     }
 
-    /// Whether it can be asked for.
+    /// Refuses options that contradict each other.
     pub(super) fn check(&self) -> Result<(), LabError> {
         let refused = |option, value: String, why, hint| {
             Err(LabError::Option {
@@ -99,7 +99,7 @@ impl ClientOptions {
         self.connect.to_string()
     }
 
-    /// Opens a connection to a server that is ready to send; or returns why it is not.
+    /// Opens a connection to a server that is ready to send; the inner error says why it is not.
     fn connect(&self, place: usize) -> io::Result<Result<TcpStream, String>> {
         let stream = TcpStream::connect(self.connect)?;
         stream.set_read_timeout(Some(LONGEST))?;
@@ -138,7 +138,7 @@ impl ClientOptions {
         Ok(client)
     }
 
-    /// Whether both ends counted the same, and N threads were N clients at a time.
+    /// Demands that both ends counted the same, with all clients at the same time.
     fn compare(&self, clients: &[ReceivingClient]) -> Result<(), LabError> {
         for client in clients {
             let Some(served) = &client.served else {

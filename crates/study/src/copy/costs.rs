@@ -49,7 +49,7 @@ fn measure_all(sizes: &[usize]) -> io::Result<Vec<CopyCost>> {
     Ok(costs)
 }
 
-/// Measures batches, ns a call, after one that warms up and gives the number of calls of a batch.
+/// Measures batches of calls, ns a call; a first batch warms up and sets the size of the others.
 fn measure_batches(mut call: impl FnMut() -> io::Result<()>) -> io::Result<Vec<f64>> {
     let mut timed = |calls: u64| -> io::Result<f64> {
         let before_ns = now_ns();
@@ -75,7 +75,7 @@ fn summarize_cost(name: &str, bytes: usize, ns: &[f64]) -> CopyCost {
     }
 }
 
-/// Eight fields into one buffer.
+/// Measures the copy of eight fields into one buffer.
 fn measure_consolidation(size: usize) -> io::Result<CopyCost> {
     let pool = MessagePool::heap(SLOTS, size);
     let (mut whole, mut sent) = (vec![0; size], 0);
@@ -88,8 +88,8 @@ fn measure_consolidation(size: usize) -> io::Result<CopyCost> {
     Ok(summarize_cost("consolidation", size, &ns))
 }
 
-/// copy_from_user(): writes to pages of a file in memory that are there already, less a write of one byte. It holds a
-/// look-up of each page, too.
+/// Measures copy_from_user() by writes to a file in memory, less a write of one byte. The result
+/// has a look-up of each page, too.
 fn kernel_copy(size: usize) -> io::Result<CopyCost> {
     let file = std::fs::File::from(memfd_create(c"whylat-copy", MFdFlags::MFD_CLOEXEC)?);
     let bytes = vec![1; size];
@@ -127,7 +127,7 @@ fn measure_pinning() -> io::Result<CopyCost> {
     Ok(summarize_cost("pinning", PAGE, &ns))
 }
 
-/// Reading a notification from the error queue.
+/// Measures the reading of a notification from the error queue.
 fn measure_completion() -> io::Result<CopyCost> {
     const SENDS: usize = 20;
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;

@@ -67,7 +67,7 @@ pub(super) struct CounterReading {
 pub(super) type CounterValues = BTreeMap<String, Option<f64>>;
 
 impl ThreadCounters {
-    /// Starts counting.
+    /// Opens the counters of this thread, and starts them.
     pub(super) fn open() -> Self {
         let pmus = hybrid_pmus();
         let open_all = |kind: u32, config: u64| -> io::Result<Vec<File>> {
@@ -145,7 +145,7 @@ impl CounterReading {
     }
 }
 
-/// Adds up the counts of threads; what one thread does not have is not in the sum.
+/// Sums the counters of threads; a counter that one thread lacks is left out.
 pub(super) fn sum(all: impl IntoIterator<Item = CounterValues>) -> CounterValues {
     let mut all = all.into_iter();
     let first = all.next().unwrap_or_default();

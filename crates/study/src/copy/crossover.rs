@@ -97,7 +97,7 @@ pub(super) fn find(
     })
 }
 
-/// Finds the crossover: after the last size at which it loses, between the logarithms of that and the next.
+/// Finds where a variant begins to win: between the last size at which it loses and the next.
 fn find_crossover(points: impl Iterator<Item = (usize, f64)>) -> CrossoverPoint {
     let mut place = CrossoverPoint::Always;
     let mut last: Option<(usize, f64)> = None;
@@ -115,7 +115,7 @@ fn find_crossover(points: impl Iterator<Item = (usize, f64)>) -> CrossoverPoint 
 }
 
 impl Crossover {
-    /// Returns it in words.
+    /// Returns the crossover in words.
     pub(super) fn to_text(&self) -> String {
         let place = match self.place {
             CrossoverPoint::Always => {

@@ -18,7 +18,8 @@ const PUBLISHED_FIGURES: usize = 6;
 /// Columns of ours that hold words.
 const WORDS: [&str; 4] = ["stage", "wait", "finding", "skipped"];
 
-/// Returns one row a configuration: medians of its repetitions. An empty cell was not measured.
+/// Returns one row a configuration, with medians of its repetitions. An empty cell was not
+/// measured.
 ///
 /// # Errors
 /// When the journal is none.
@@ -85,7 +86,7 @@ pub(super) fn write(journal: &StudyJournal) -> Result<String, LabError> {
     Ok(text)
 }
 
-/// Counts as they are, all else to six digits after the point, as in the published study.
+/// Returns a number as text: counts whole, others with six decimals, as in the published study.
 fn number(value: Option<f64>) -> String {
     let mut text = String::new();
     if let Some(value) = value.filter(|value| value.is_finite()) {
@@ -117,18 +118,18 @@ pub(super) struct ResultRow {
 }
 
 impl ResultRow {
-    /// Returns a figure; `None`: not measured.
+    /// Returns a figure of the row; `None`: not measured.
     pub(super) fn get(&self, name: &str) -> Option<f64> {
         self.cells.get(name).copied()
     }
 
-    /// Returns the bounds of its 95 % interval.
+    /// Returns the bounds of a figure's 95 % interval.
     pub(super) fn bounds(&self, name: &str) -> Option<(f64, f64)> {
         let bound = |end| self.get(&format!("{name}_{end}"));
         bound("lo").zip(bound("hi"))
     }
 
-    /// Returns all of it; what was not measured is absent.
+    /// Returns the row as JSON, without unmeasured figures.
     pub(super) fn json(&self) -> Value {
         json!({
             "impl": self.variant, "size": self.size, "thread": self.threads,

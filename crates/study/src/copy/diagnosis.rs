@@ -131,7 +131,7 @@ fn summarize_run(report: &Value, waits: &Value, pid: u32) -> RunDiagnosis {
     }
 }
 
-/// Adds up by name: the name of the largest sum, and its part of all.
+/// Returns the name with the largest sum, and its share of all.
 fn largest_sum<'a>(parts: impl Iterator<Item = (&'a str, u64)>) -> Option<(String, f64)> {
     let mut sums = std::collections::BTreeMap::<&str, u64>::new();
     for (name, ns) in parts {

@@ -42,7 +42,7 @@ pub(super) fn write_markdown(title: &str, blocks: &[TextBlock]) -> String {
     text
 }
 
-/// Returns the lines of at most 110 letters; those after the first are indented as far as `mark` is long.
+/// Wraps words to lines of 110 letters; later lines are indented by the length of `mark`.
 fn wrap_words(words: &str, mark: &str) -> String {
     const WIDTH: usize = 110;
     let (mut text, mut line) = (String::new(), mark.to_owned());
@@ -137,7 +137,7 @@ pub(super) fn format_digits(value: f64) -> String {
     format!("{value:.after$}")
 }
 
-/// Writes bytes as 64 B, 4 KB, 1 MB (powers of 1024, as the published study writes them).
+/// Returns bytes as 64 B, 4 KB, 1 MB (powers of 1024, as the published study).
 pub(super) fn format_bytes(count: f64) -> String {
     const UNITS: [(&str, f64); 3] = [("MB", 1_048_576.0), ("KB", 1024.0), ("B", 1.0)];
     let (unit, factor) = UNITS

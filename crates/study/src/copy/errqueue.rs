@@ -70,7 +70,7 @@ pub(super) fn next(stream: &TcpStream) -> io::Result<Option<Notification>> {
     Err(io::Error::other("the error queue holds another error"))
 }
 
-/// Waits for one.
+/// Waits for a notification.
 ///
 /// # Errors
 /// When there is none for seconds: the peer is gone.
@@ -85,7 +85,7 @@ pub(super) fn wait(stream: &TcpStream) -> io::Result<()> {
     }
 }
 
-/// Closed at both ends, and nothing in the error queue.
+/// Returns whether the connection is closed at both ends, with an empty error queue.
 fn is_closed(fd: &PollFd) -> bool {
     fd.revents().is_some_and(|events| {
         events.contains(PollFlags::POLLHUP) && !events.contains(PollFlags::POLLERR)

@@ -119,7 +119,7 @@ pub(super) struct StudyJournal {
 }
 
 impl StudyJournal {
-    /// Begins one in a directory that it makes.
+    /// Begins a journal in a new directory.
     ///
     /// # Errors
     /// When the directory is there already, or cannot be made.
@@ -138,7 +138,7 @@ impl StudyJournal {
         Ok(journal)
     }
 
-    /// Goes on with one. A last line that was cut off is left out.
+    /// Continues a journal, without an incomplete last line.
     ///
     /// # Errors
     /// When there is none, or a line is none of ours.
@@ -157,7 +157,7 @@ impl StudyJournal {
         })
     }
 
-    /// Writes a line.
+    /// Writes an entry as a line.
     pub(super) fn add(&mut self, entry: JournalEntry) -> Result<(), LabError> {
         let hint = "free space, then go on with: whylat lab copy --resume DIR";
         let failed = |why| LabError::os("write", self.path.display().to_string(), why, hint);

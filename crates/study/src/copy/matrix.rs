@@ -65,7 +65,7 @@ pub(super) const ALL: [SendVariant; 10] = [
 ];
 
 impl SendVariant {
-    /// Returns its name in column `Impl`.
+    /// Returns the variant's name in column `Impl`.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Send => "A1",
@@ -97,7 +97,7 @@ impl SendVariant {
         }
     }
 
-    /// Returns whether messages come from a file, in which their stamps stand already.
+    /// Returns whether messages come from a file that already has their stamps.
     pub(super) fn is_file(self) -> bool {
         matches!(self, Self::Sendfile | Self::Splice)
     }
@@ -143,7 +143,7 @@ pub(super) fn configs(
     all
 }
 
-/// Puts them into an order by chance: what changes with time falls on all alike.
+/// Puts items in random order, so that changes over time affect all alike.
 pub(super) fn shuffle<T>(items: &mut [T], random: &mut Random) {
     for last in (1..items.len()).rev() {
         items.swap(last, random.below(last as u64 + 1) as usize);

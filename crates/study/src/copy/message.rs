@@ -33,7 +33,7 @@ enum PoolMemory {
 }
 
 impl MessagePool {
-    /// Allocates so many messages of so many bytes, which [`is_size`] accepts.
+    /// Allocates `slots` messages of `size` bytes, which [`is_size`] accepts.
     pub(super) fn heap(slots: usize, size: usize) -> Self {
         let field_bytes = size / FIELDS;
         let blocks = (0..slots * FIELDS).map(|_| vec![0; field_bytes].into_boxed_slice());
@@ -138,7 +138,7 @@ impl MessagePool {
         }
     }
 
-    /// Numbers a message.
+    /// Writes a message's number into its fields.
     pub(super) fn stamp(&mut self, slot: usize, number: u64) {
         for field in 0..FIELDS {
             self.field_mut(slot, field)[..STAMP_BYTES].copy_from_slice(&number.to_le_bytes());
@@ -168,7 +168,7 @@ fn place_of(place: usize, start: usize, stride: usize, bytes: usize) -> Range<us
     from..from + bytes
 }
 
-/// KiB of huge pages in the mapping with an address; `None`: not listed.
+/// Returns the KiB of huge pages in the mapping of an address; `None`: not listed.
 fn huge_kib(address: usize) -> io::Result<Option<u64>> {
     let smaps = std::fs::read_to_string("/proc/self/smaps")?;
     let mut here = false;
@@ -185,7 +185,7 @@ fn huge_kib(address: usize) -> io::Result<Option<u64>> {
     Ok(None)
 }
 
-/// Returns whether messages can have so many bytes: eight fields of whole words.
+/// Returns whether messages can have this size: eight fields of whole words.
 pub(super) fn is_size(size: usize) -> bool {
     size > 0 && size.is_multiple_of(FIELDS * STAMP_BYTES)
 }
@@ -195,7 +195,7 @@ fn body_word(word: usize) -> u64 {
     (word as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
-/// Returns sum of all words, each weighed by an odd number of its own, so that their order counts.
+/// Returns the sum of all words, each times an odd number, so that their order counts.
 fn checksum<'a>(fields: impl Iterator<Item = &'a [u8]>) -> u64 {
     let words = fields.flat_map(|bytes| bytes.as_chunks::<8>().0);
     let weighed = words
@@ -222,7 +222,8 @@ impl ExpectedMessage {
         }
     }
 
-    /// Whether the fields of a message have its number; else which has not, and what it has.
+    /// Demands that the fields of a message have its number; the error has the wrong field and
+    /// stamp.
     pub(super) fn check_stamps<'a>(
         fields: impl Iterator<Item = &'a [u8]>,
         number: u64,
@@ -238,7 +239,7 @@ impl ExpectedMessage {
         Ok(())
     }
 
-    /// Returns whether all of its bytes are right.
+    /// Returns whether all bytes of a message are right.
     pub(super) fn is_whole<'a>(&self, fields: impl Iterator<Item = &'a [u8]>, number: u64) -> bool {
         let words = self.field_bytes as u64 / 8;
         let stamps = (0..FIELDS as u64).map(|field| number.wrapping_mul(2 * field * words + 1));

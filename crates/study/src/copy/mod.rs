@@ -260,7 +260,7 @@ impl CopyOptions {
         })
     }
 
-    /// Whether all of it can be asked for, before anything is measured.
+    /// Refuses configurations that cannot be measured, before the first run.
     fn check(&self, configs: &[RunConfig], seconds: f64, repeat: usize) -> Result<(), LabError> {
         if configs.is_empty() || repeat == 0 {
             return Err(LabError::Option {

@@ -69,7 +69,7 @@ impl RunOptions {
 }
 
 impl ClientOptions {
-    /// Makes a configuration to be checked, not run: it has no server.
+    /// Makes options to check, without a server to run them.
     pub(super) fn new(config: RunConfig, how: &RunOptions) -> Self {
         Self {
             connect: SocketAddr::from(([0, 0, 0, 0], 0)),

@@ -63,7 +63,7 @@ pub(super) fn of_journal(
     )
 }
 
-/// Draws and answers what a file of results allows, in a directory that is made.
+/// Writes plots and answers from a file of results, into a new directory.
 ///
 /// # Errors
 /// When the file is no such file, and when the directory is there already.
@@ -128,7 +128,7 @@ fn as_json(rows: &[csv::ResultRow], figures: &[PlotFigure], text: &str) -> serde
     })
 }
 
-/// Returns one file that needs no other.
+/// Returns an HTML page with everything in one file.
 fn page(figures: &[PlotFigure], blocks: &[TextBlock]) -> String {
     let mut charts = String::new();
     let mut lacking = Vec::new();

@@ -14,7 +14,7 @@ use super::figures::FIGURES;
 use super::journal::{JournalEntry, StudyJournal};
 use lab::LabError;
 
-/// Writes them.
+/// Writes the journal's runs as Parquet.
 ///
 /// # Errors
 /// When the file cannot be written.

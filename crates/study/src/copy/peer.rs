@@ -20,7 +20,7 @@ const SIZE: usize = 65_536;
 const WINDOW: usize = 32;
 const HINT: &str = "apt-get install iperf3, or leave out --peer";
 
-/// Rounds of both, as far as the journal does not have them.
+/// Measures own throughput and iperf3's in turn, as far as the journal lacks them.
 ///
 /// # Errors
 /// When iperf3 is missing or fails, or there are no namespaces.
@@ -59,7 +59,7 @@ pub(super) fn measure_peer(
     Ok(())
 }
 
-/// Payload from the server to the client, Gbit/s.
+/// Returns iperf3's throughput from the server to the client, Gbit/s.
 fn run_iperf3(bed: &TestBed, seconds: f64) -> Result<f64, LabError> {
     let failed = |why| LabError::os("run", "iperf3", why, HINT);
     let (Some(mut server), Some(mut client)) = (

@@ -4,12 +4,12 @@
 use lab::LabError;
 use lab::workload::{allowed_cpus, pin_to};
 
-/// Puts the calling thread where the server's thread at this place belongs.
+/// Moves the calling thread to the CPU of the server's thread `place`.
 pub(super) fn pin_server(place: usize) -> Result<(), LabError> {
     pin_to(cpu(&allowed_cpus()?, place, false))
 }
 
-/// The same for the client.
+/// Moves the calling thread to the CPU of the client's thread `place`.
 pub(super) fn pin_client(place: usize) -> Result<(), LabError> {
     pin_to(cpu(&allowed_cpus()?, place, true))
 }

@@ -105,7 +105,7 @@ pub(super) fn make_figures(rows: &[ResultRow]) -> Vec<PlotFigure> {
     ]
 }
 
-/// Returns its own column, or else from the published study's columns: cycles of 5 seconds at this throughput.
+/// Returns cycles for each byte: measured, or from the published study's columns.
 fn cycles_per_byte(row: &ResultRow) -> Option<(f64, Option<(f64, f64)>)> {
     const PUBLISHED_SECONDS: f64 = 5.0;
     if let Some(value) = row.get("cycles_per_byte") {
@@ -159,7 +159,7 @@ impl<'a> PlotResults<'a> {
         }
     }
 
-    /// Returns one series a variant, of the rows that are wanted.
+    /// Returns one series a variant, of the wanted rows.
     fn series(
         &self,
         wanted: impl Fn(&ResultRow) -> bool,
@@ -235,7 +235,7 @@ impl<'a> PlotResults<'a> {
         })
     }
 
-    /// Returns the throughput against that of one client, divided by something.
+    /// Makes a chart of the throughput relative to one client's, divided by `by`.
     fn against_one(
         &self,
         name: &str,
@@ -296,7 +296,7 @@ impl<'a> PlotResults<'a> {
     }
 }
 
-/// Returns a quotient. Its bounds are those of independent errors that multiply.
+/// Returns a quotient with bounds, for independent errors that multiply.
 fn divide_points(point: &ChartPoint, one: &ChartPoint, by: f64) -> ChartPoint {
     let y = point.y / one.y / by;
     let bounds = point.bounds.zip(one.bounds).map(|(own, other)| {
@@ -319,7 +319,7 @@ fn divide_points(point: &ChartPoint, one: &ChartPoint, by: f64) -> ChartPoint {
     }
 }
 
-/// Whether a line can be drawn; else what is lacking.
+/// Refuses a chart without a line; the error says what is missing.
 fn check_drawable(series: &[ChartSeries], name: &str, x: &str) -> Result<(), String> {
     if series.is_empty() {
         return Err(format!("{name}: no row has what it takes"));

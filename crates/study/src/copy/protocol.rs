@@ -92,7 +92,7 @@ pub(super) enum RequestPhase {
 
 const NUMBER_BITS: u32 = 56;
 
-/// Returns a request as it is sent.
+/// Returns the bytes of a request.
 pub(super) fn request(number: u64, phase: RequestPhase) -> [u8; REQUEST_BYTES] {
     (number | (phase as u64) << NUMBER_BITS).to_le_bytes()
 }
@@ -112,7 +112,7 @@ pub(super) fn parse(bytes: [u8; REQUEST_BYTES]) -> io::Result<(u64, RequestPhase
     Ok((word & ((1 << NUMBER_BITS) - 1), phase))
 }
 
-/// Writes a value with its length before it.
+/// Writes a value as JSON, with its length before it.
 pub(super) fn write_frame(mut stream: &TcpStream, value: &impl Serialize) -> io::Result<()> {
     let text = serde_json::to_vec(value)?;
     let mut frame = (text.len() as u32).to_le_bytes().to_vec();
@@ -120,7 +120,7 @@ pub(super) fn write_frame(mut stream: &TcpStream, value: &impl Serialize) -> io:
     stream.write_all(&frame)
 }
 
-/// Reads one.
+/// Reads a value that `write_frame` wrote.
 pub(super) fn read_frame<T: DeserializeOwned>(mut stream: &TcpStream) -> io::Result<T> {
     let mut length = [0; 4];
     stream.read_exact(&mut length)?;

@@ -69,7 +69,7 @@ impl ReceivingClient {
         }
     }
 
-    /// Warms up, measures, and hears what the server did.
+    /// Warms up, measures, and reads the server's figures.
     pub(super) fn exchange(&mut self, how: &RunOptions) -> io::Result<()> {
         let mut sent_ns = vec![0; how.window];
         let begin_ns = now_ns();
@@ -126,7 +126,7 @@ impl ReceivingClient {
         self.stream.write_all(&request)
     }
 
-    /// Receives a message and checks it; every byte of every nth.
+    /// Receives a message and checks it; every byte of every `every`th message.
     fn receive(&mut self, every: u64) -> io::Result<()> {
         let field_bytes = self.size / FIELDS;
         let mut done = 0;
@@ -184,7 +184,7 @@ impl ReceivingClient {
     }
 }
 
-/// recvmsg() into the fields of a message from a byte of it on.
+/// Receives by recvmsg() into the fields of a message, from a byte on.
 fn receive_scattered(
     stream: &TcpStream,
     fields: &mut [Box<[u8]>],

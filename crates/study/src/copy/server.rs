@@ -101,7 +101,7 @@ impl ServerOptions {
     }
 }
 
-/// Serves a client to its end.
+/// Serves a client until it closes.
 fn serve(stream: &TcpStream, counter: &ClientCounter) -> io::Result<()> {
     let hello: StreamRequest = protocol::read_frame(stream)?;
     let skip = |why: String| {
@@ -135,7 +135,7 @@ fn serve(stream: &TcpStream, counter: &ClientCounter) -> io::Result<()> {
     protocol::write_frame(stream, &served?)
 }
 
-/// Answers requests until there are no more.
+/// Answers requests until the client sends no more.
 fn answer_requests(
     stream: &TcpStream,
     sender: &mut dyn Sender,

@@ -86,7 +86,7 @@ impl Histogram {
     }
 }
 
-/// Returns the middle; `None` of none.
+/// Returns the median; `None` without values.
 pub(super) fn median(values: &[f64]) -> Option<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -102,8 +102,8 @@ pub(super) fn median(values: &[f64]) -> Option<f64> {
 /// Resamples of a bootstrap: bounds of 95 % are then the 50th of 2,000 from each end.
 const RESAMPLES: usize = 2_000;
 
-/// 95 % interval of the median by the percentile bootstrap (Efron); `None` of fewer than three values, which show
-/// nothing of their spread.
+/// Returns the 95 % interval of the median by the percentile bootstrap (Efron); `None` of fewer
+/// than three values.
 pub(super) fn median_interval(values: &[f64]) -> Option<(f64, f64)> {
     if values.len() < 3 {
         return None;

@@ -23,7 +23,7 @@ pub(super) struct ExtraRuns {
     pub(super) peer: bool,
 }
 
-/// Measures what the journal does not have.
+/// Measures all runs that the journal does not have.
 ///
 /// # Errors
 /// When a run fails; what was measured before stays in the journal.
@@ -99,7 +99,7 @@ fn is_done(journal: &StudyJournal, of: RunConfig, which: usize) -> bool {
     })
 }
 
-/// A1 and A1 again, of each size, in turn.
+/// Measures variant A1 twice at each size, in turn, to see the noise.
 fn measure_noise(
     journal: &mut StudyJournal,
     bed: &TestBed,
@@ -148,7 +148,7 @@ fn measure_noise(
     Ok(())
 }
 
-/// Diagnoses each configuration that was measured, by a run of its own.
+/// Records each measured configuration once more, and diagnoses it.
 fn diagnose(
     journal: &mut StudyJournal,
     bed: &TestBed,

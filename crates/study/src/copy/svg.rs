@@ -294,7 +294,7 @@ impl ChartAxes {
         }
     }
 
-    /// Round values that the axis shows.
+    /// Returns the round values that the vertical axis shows.
     fn y_ticks(&self) -> Vec<f64> {
         if self.y_log {
             let decades = self.y.1 - self.y.0;

@@ -186,7 +186,8 @@ fn measure(
     }
 }
 
-/// Returns why the slowest messages of a recording are slow, or its ordinary ones slower than those of another.
+/// Returns whylat's explanation of the slowest messages, or of the difference to the recording
+/// `before`.
 fn asked(stage: &StudyStage, before: Option<&Path>, recording: &Path) -> Result<Value, LabError> {
     let recording = recording.as_os_str();
     let json = ["--format", "json"].map(OsStr::new);

@@ -85,7 +85,7 @@ impl RoundLatencies {
         self.rounds.push(round);
     }
 
-    /// Returns rounds that were done again, and those that were disturbed nevertheless.
+    /// Returns the number of repeated rounds, and of disturbed ones that count.
     pub(super) fn count_disturbed(&self) -> (u64, usize) {
         let repeated = self.rounds.iter().map(|round| round.repeated).sum();
         (
@@ -94,7 +94,7 @@ impl RoundLatencies {
         )
     }
 
-    /// Returns the quantiles that rounds of so many requests have.
+    /// Returns the quantiles of all rounds.
     pub(super) fn quantiles(&self) -> impl Iterator<Item = (&'static str, QuantileSpread)> {
         let known = QUANTILES
             .iter()
@@ -102,7 +102,7 @@ impl RoundLatencies {
         known.filter_map(|(name, key, _)| Some((*name, self.spread(key)?)))
     }
 
-    /// Returns a quantile by its key; `None` of no round.
+    /// Returns a quantile over all rounds by its key; `None` without rounds.
     pub(super) fn spread(&self, key: &str) -> Option<QuantileSpread> {
         let ns = self
             .rounds
@@ -159,7 +159,7 @@ impl NamedCause {
 }
 
 impl StepResult {
-    /// Returns whether what was planted was named; `None` where nothing was.
+    /// Returns whether the report names the planted cause; `None` without one.
     pub(super) fn is_named(&self) -> Option<bool> {
         let cause = self.cause.as_ref();
         let mut planted = self.planted.iter();

@@ -57,6 +57,8 @@ pub(super) struct ServerScene<'a> {
 }
 
 impl StudyStage {
+    /// Makes the directory and the names of the study.
+    ///
     /// # Errors
     /// Where there is one CPU only, or no place for files.
     pub(super) fn new() -> Result<Self, LabError> {
@@ -197,7 +199,7 @@ impl StudyStage {
         self.cpus.len()
     }
 
-    /// `whylat` with these words: what it prints, as JSON.
+    /// Runs `whylat` with these words, and returns its JSON.
     pub(super) fn ask(&self, words: &[&OsStr]) -> Result<Value, LabError> {
         let mut command = Command::new(&self.program);
         let output = command.args(words).stderr(Stdio::inherit()).output();

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use super::result::{NamedCause, RoundLatencies, StepResult, StudyResult};
 use lab::LabError;
 
-/// Prints it.
+/// Prints the result as text.
 pub(super) fn print(result: &StudyResult) -> Result<(), LabError> {
     let mut out = io::stdout().lock();
     write(&mut out, result)
@@ -104,7 +104,7 @@ fn write_change(out: &mut impl Write, result: &StudyResult) -> io::Result<()> {
     writeln!(out, "\np99.9: {before} → {after}, {ratio:.1} times {word}")
 }
 
-/// Returns three digits.
+/// Returns a duration with three digits.
 fn time(ns: u64) -> String {
     let us = ns as f64 / 1e3;
     match us {

@@ -13,6 +13,8 @@ use crate::wire::{RecordCode, RecordHead, text_words};
 /// Numbers of one call that are kept; `Body::Metadata` has the number of all.
 const VALUES_MAX: usize = 256;
 
+/// Attaches numbers to the task with this identifier.
+///
 /// # Safety
 ///
 /// `data` is null or points to `count` values of that type.
@@ -46,6 +48,8 @@ pub(super) unsafe extern "C" fn metadata_add(
     });
 }
 
+/// Attaches a text to the task with this identifier.
+///
 /// # Safety
 ///
 /// `data` is null, points to `length` bytes, or is a C string where `length` is -1.
@@ -94,7 +98,7 @@ pub(super) unsafe extern "C" fn metadata_str_add(
     });
 }
 
-/// Puts words into room, as far as it goes.
+/// Writes words into a record, as far as there is room.
 fn fill(room: &[AtomicU64], words: impl Iterator<Item = u64>) {
     for (place, word) in room.iter().zip(words) {
         place.store(word, Ordering::Relaxed);

@@ -14,6 +14,8 @@ use crate::wire::{RecordCode, RecordHead};
 /// Points of a histogram in one record; more come in several.
 const POINTS_MAX: usize = 128;
 
+/// Sets a counter to a value.
+///
 /// # Safety
 ///
 /// `value` is null or points to a value of the counter's type.
@@ -24,6 +26,8 @@ pub(super) unsafe extern "C" fn counter_set_value(counter: Counter, value: *cons
     }
 }
 
+/// Sets a counter to a value.
+///
 /// # Safety
 ///
 /// `value` is null or points to a value of the counter's type.
@@ -34,6 +38,8 @@ pub(super) unsafe extern "C" fn counter_set_value_v3(counter: Counter, value: *c
     }
 }
 
+/// Sets a counter to a value, with the program's own time.
+///
 /// # Safety
 ///
 /// `value` is null or points to a value of the counter's type.
@@ -50,6 +56,8 @@ pub(super) unsafe extern "C" fn counter_set_value_ex(
     });
 }
 
+/// Writes the record of a counter's value.
+///
 /// # Safety
 ///
 /// The pointer is null or of a value of the counter's type.
@@ -155,6 +163,8 @@ pub(super) extern "C" fn counter_destroy(counter: Counter) {
     });
 }
 
+/// Records the points of a histogram.
+///
 /// # Safety
 ///
 /// `x` and `y` are null or point to `length` values of the histogram's types.
@@ -186,6 +196,8 @@ struct HistogramPoints {
 }
 
 impl HistogramPoints {
+    /// Takes the points of a histogram; `None` if the types are unknown.
+    ///
     /// # Safety
     ///
     /// The arrays are null or of the histogram's types.

@@ -24,6 +24,8 @@ const CONTEXT_TEXTS: [c_int; 4] = [1, 3, 5, 7];
 /// `__itt_context_tid` to `__itt_context_cpu_cycles_flag`: 64-bit numbers.
 const CONTEXT_NUMBERS: std::ops::RangeInclusive<c_int> = 9..=17;
 
+/// Returns the domain of this name; makes it if it is new.
+///
 /// # Safety
 ///
 /// `name` is null or a C string.
@@ -46,6 +48,8 @@ pub(super) unsafe extern "C" fn domain_create(name: CharPointer) -> *mut DomainH
     made.unwrap_or_else(disabled_domain)
 }
 
+/// Returns the handle of a text; makes it if it is new.
+///
 /// # Safety
 ///
 /// `text` is null or a C string.
@@ -67,6 +71,8 @@ pub(super) unsafe extern "C" fn string_handle_create(text: CharPointer) -> *mut 
     made.unwrap_or(null_mut())
 }
 
+/// Returns the counter of this name, with unsigned values; makes it if it is new.
+///
 /// # Safety
 ///
 /// `name` and `domain` are null or C strings.
@@ -75,6 +81,8 @@ pub(super) unsafe extern "C" fn counter_create(name: CharPointer, domain: CharPo
     unsafe { counter_create_typed(name, domain, 1) }
 }
 
+/// Returns the counter of this name and type; makes it if it is new.
+///
 /// # Safety
 ///
 /// `name` and `domain` are null or C strings.
@@ -90,6 +98,8 @@ pub(super) unsafe extern "C" fn counter_create_typed(
     }
 }
 
+/// Returns the counter of this name and type in a domain; makes it if it is new.
+///
 /// # Safety
 ///
 /// `domain` is null or points to a domain; `name` is null or a C string.
@@ -131,6 +141,8 @@ fn counter(name: Vec<u8>, domain: Vec<u8>, value_type: c_int) -> Counter {
     made.unwrap_or(null_mut())
 }
 
+/// Returns the histogram of this name and types; makes it if it is new.
+///
 /// # Safety
 ///
 /// `name` is null or a C string.
@@ -165,6 +177,8 @@ pub(super) unsafe extern "C" fn histogram_create(
     made.unwrap_or(null_mut())
 }
 
+/// Returns the number of the event of this name; makes it if it is new.
+///
 /// # Safety
 ///
 /// `name` is null or points to `length` bytes, or to fewer and a zero.
@@ -185,6 +199,8 @@ pub(super) unsafe extern "C" fn event_create(name: CharPointer, length: c_int) -
     known.map_or(0, |id| id as c_int)
 }
 
+/// Records the description of a counter: unit, device, and so on.
+///
 /// # Safety
 ///
 /// `metadata` is null or points to `length` entries; the value of each is null or of its type.
@@ -217,6 +233,8 @@ pub(super) unsafe extern "C" fn bind_context_metadata_to_counter(
     }
 }
 
+/// Returns a value of the description as a number or text; `None` for an unknown type.
+///
 /// # Safety
 ///
 /// The pointer is null or of a value of that `__itt_context_type`.
@@ -238,6 +256,8 @@ unsafe fn context_value(context_type: c_int, value: *const c_void) -> Option<(u6
     None
 }
 
+/// Records the name of a lock by its address.
+///
 /// # Safety
 ///
 /// `object_type` and `name` are null or C strings.
@@ -259,6 +279,8 @@ pub(super) unsafe extern "C" fn sync_create(
     });
 }
 
+/// Records a new name of a lock.
+///
 /// # Safety
 ///
 /// `name` is null or a C string.
@@ -273,6 +295,8 @@ pub(super) unsafe extern "C" fn sync_rename(address: *mut c_void, name: CharPoin
     });
 }
 
+/// Records the name of the calling thread.
+///
 /// # Safety
 ///
 /// `name` is null or a C string.
@@ -291,7 +315,8 @@ fn define(make: impl FnOnce() -> Definition) {
     }
 }
 
-/// Returns the handle of a name; made if there is none. None within another such call of this thread.
+/// Returns the handle of a name; makes it if it is new. `None` within another such call of this
+/// thread.
 fn create<T>(
     name: NameKey,
     kind: HandleKind,
@@ -316,7 +341,7 @@ fn lasting(text: Vec<u8>) -> *const c_char {
     CString::new(text).unwrap_or_default().into_raw()
 }
 
-/// Makes a domain that is off: the program skips its tasks.
+/// Makes a domain that is off, so that the program skips its tasks.
 fn disabled_domain() -> *mut DomainHandle {
     Box::into_raw(Box::new(DomainHandle {
         flags: 0,

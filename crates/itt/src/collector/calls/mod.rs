@@ -19,7 +19,7 @@ use create::*;
 use moments::*;
 use spans::*;
 
-/// Returns our function of a name without `__itt_`; none if there is none.
+/// Returns the collector's function of a name without `__itt_`; `None` if it has none.
 pub(crate) fn function(name: &[u8]) -> Option<*mut c_void> {
     let functions = FUNCTIONS.0;
     let found = functions.iter().find(|(known, _)| known.as_bytes() == name);

@@ -160,6 +160,8 @@ fn end<const N: usize>(
     });
 }
 
+/// Records the begin of a frame.
+///
 /// # Safety
 ///
 /// `id` is null or points to an `__itt_id`.
@@ -169,6 +171,8 @@ pub(super) unsafe extern "C" fn frame_begin_v3(domain: *const DomainHandle, id: 
     end(RecordCode::FrameBegin, domain, None, [id.0, id.1, id.2]);
 }
 
+/// Records the end of a frame.
+///
 /// # Safety
 ///
 /// `id` is null or points to an `__itt_id`.
@@ -178,6 +182,8 @@ pub(super) unsafe extern "C" fn frame_end_v3(domain: *const DomainHandle, id: *c
     end(RecordCode::FrameEnd, domain, None, [id.0, id.1, id.2]);
 }
 
+/// Records a frame with the begin and end that the program gives.
+///
 /// # Safety
 ///
 /// `id` is null or points to an `__itt_id`.

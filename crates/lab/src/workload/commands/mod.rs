@@ -62,7 +62,7 @@ struct IttReporter {
 }
 
 impl IttReporter {
-    /// Names the process and its thread, the only one so far.
+    /// Reports the names of the process and its only thread by ITT.
     fn begin(process: &CStr) -> Result<Self, LabError> {
         prctl::set_name(process)
             .map_err(|why| LabError::os("name", "this process", why, "report this"))?;
@@ -93,7 +93,7 @@ struct CountedChannel<'a> {
 }
 
 impl CountedChannel<'_> {
-    /// Sends by one call, and by more only if that left something.
+    /// Sends bytes by one call, and the rest by more.
     fn send(&mut self, bytes: &[u8]) -> Result<(), LabError> {
         self.send_parts([bytes, &[]])
     }
@@ -107,7 +107,7 @@ impl CountedChannel<'_> {
         Ok(())
     }
 
-    /// Receive calls until `bytes` is full; false at the end of the stream.
+    /// Receives until `bytes` is full; returns false at the end of the stream.
     fn receive(&mut self, bytes: &mut [u8]) -> Result<bool, LabError> {
         let _task = self.reporter.task(&self.reporter.receive);
         let mut done = 0;

@@ -105,7 +105,7 @@ impl CommandServer {
     }
 }
 
-/// Receives all of `bytes`; nothing at the end of the stream.
+/// Receives until `bytes` is full; `None` at the end of the stream.
 fn receive(
     channel: &mut CountedChannel<'_>,
     bytes: &mut [u8],

@@ -24,7 +24,7 @@ const HINT: &str = "free processes or file descriptors";
 /// Smallest room of a pipe: a page.
 const PIPE_BYTES: i32 = 4_096;
 
-/// Starts a role beside this one; it ends with this process.
+/// Starts a role beside this one, which ends with this process.
 pub(in crate::workload) fn start(words: &[&str], stdin: Stdio) -> Result<ChildGuard, LabError> {
     start_between(words, stdin, Stdio::null())
 }
@@ -64,7 +64,7 @@ impl DrainedPipe {
         })
     }
 
-    /// Writes a page.
+    /// Writes a page into the pipe.
     pub(super) fn write(&self) -> Result<(), LabError> {
         let page = [0x78; PIPE_BYTES as usize];
         let written = (&self.pipe).write_all(&page);
@@ -80,7 +80,7 @@ pub(super) struct HelperProcess {
 }
 
 impl HelperProcess {
-    /// It pauses so long before each answer.
+    /// Starts a helper that pauses this long before each answer.
     pub(super) fn new(pause_us: u64) -> Result<Self, LabError> {
         let words = ["helper", "--answer-pause-us", &pause_us.to_string()];
         let mut process = start_between(&words, Stdio::piped(), Stdio::piped())?;

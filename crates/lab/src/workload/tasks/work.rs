@@ -61,7 +61,7 @@ pub(crate) struct Work {
 }
 
 impl Work {
-    /// Makes what the work needs. With `is_beside` requests do not wait for it.
+    /// Prepares the work. With `is_beside` requests do not wait for it.
     pub(crate) fn new(kind: WorkKind, amount: u64, is_beside: bool) -> Result<Self, LabError> {
         let only = |wanted| (kind == wanted).then_some(());
         Ok(Work {
@@ -84,7 +84,7 @@ impl Work {
         })
     }
 
-    /// Does it once.
+    /// Does the work once.
     pub(crate) fn perform(&self) -> Result<(), LabError> {
         match self.kind {
             WorkKind::None | WorkKind::Stopped => {}
@@ -102,7 +102,7 @@ impl Work {
         Ok(())
     }
 
-    /// Does it again and again, with pauses, until it is over. Returns what CPU time the thread had.
+    /// Repeats the work with pauses until `is_over`; returns the thread's CPU time.
     pub(crate) fn repeat_until(&self, is_over: &AtomicBool) -> Result<Option<ThreadCpu>, LabError> {
         while !is_over.load(Ordering::Relaxed) {
             self.perform()?;
@@ -111,7 +111,7 @@ impl Work {
         Ok(ThreadCpu::read_own())
     }
 
-    /// Starts the thread that holds the lock, if the work is about one.
+    /// Starts the thread that holds the lock, if the work needs one.
     pub(crate) fn hold_locks<'scope>(
         &'scope self,
         scope: &'scope thread::Scope<'scope, '_>,
@@ -132,7 +132,7 @@ impl Work {
     }
 }
 
-/// Returns a file that has no name, on a disk: it is gone when the process is.
+/// Makes a file without a name on a disk, which is gone with the process.
 fn nameless_file() -> Result<File, LabError> {
     let folder = Path::new("/var/tmp");
     let opened = File::options()
@@ -144,7 +144,8 @@ fn nameless_file() -> Result<File, LabError> {
     opened.map_err(|why| LabError::os("make a file in", "/var/tmp", why, hint))
 }
 
-/// Appends pages, and waits for the disk after each, for so long: disks differ by a hundred times.
+/// Appends pages and waits for the disk after each, for `us` microseconds: disks differ by a
+/// hundred times.
 fn sync_pages(mut file: &File, us: u64) -> Result<(), LabError> {
     let end_ns = now_ns() + us * 1_000;
     loop {
@@ -222,7 +223,7 @@ impl MappedFile {
         })
     }
 
-    /// Reads a byte of so many pages.
+    /// Reads one byte of each of `pages` pages.
     fn read(&self, pages: u64) {
         let mut random = Random::new(self.seed.fetch_add(1, Ordering::Relaxed));
         for _ in 0..pages {

@@ -18,7 +18,7 @@ fn name(cost: &str) -> &str {
     }
 }
 
-/// Returns its median and interval; a difference may be too small to measure.
+/// Returns median and interval of a cost; a difference may be too small to measure.
 pub(super) fn cost_text(cost: &CopyCost) -> String {
     let bounds = cost.ns_lo.zip(cost.ns_hi);
     if bounds.is_some_and(|(low, _)| low <= 0.0) {
@@ -30,7 +30,7 @@ pub(super) fn cost_text(cost: &CopyCost) -> String {
     format!("{} ns{bounds}", format_digits(cost.ns))
 }
 
-/// Returns the table.
+/// Returns the table of measured costs beside the published estimates.
 pub(super) fn beside_estimates(extras: &AnalysisExtras) -> Vec<TextBlock> {
     if extras.costs.is_empty() {
         return Vec::new();

@@ -7,7 +7,7 @@ use super::super::trend;
 use super::extras::AnalysisExtras;
 use super::shared::{find_row, heading, paragraph, sizes, thread_counts};
 
-/// 10.1.
+/// Answers question 10.1: why zero-copy does not always win.
 pub(super) fn why_not_always(rows: &[ResultRow], extras: &AnalysisExtras) -> Vec<TextBlock> {
     let mut blocks = vec![heading("Why does zero-copy not always win? (10.1)")];
     let threads = thread_counts(rows).first().copied().unwrap_or(1);
@@ -70,7 +70,7 @@ pub(super) fn why_not_always(rows: &[ResultRow], extras: &AnalysisExtras) -> Vec
     blocks
 }
 
-/// 10.4 and 10.5.
+/// Answers questions 10.4 and 10.5: where the variants cross.
 pub(super) fn describe_crossovers(rows: &[ResultRow]) -> Vec<TextBlock> {
     let mut blocks = vec![heading(
         "From which size on is one variant faster? (10.4, 10.5)",
@@ -105,7 +105,7 @@ pub(super) fn describe_crossovers(rows: &[ResultRow]) -> Vec<TextBlock> {
     blocks
 }
 
-/// 10.6.
+/// Answers question 10.6: what was surprising.
 pub(super) fn describe_surprise(rows: &[ResultRow], extras: &AnalysisExtras) -> Vec<TextBlock> {
     let mut blocks = vec![heading("What is the least expected result? (10.6)")];
     let Some(found) = trend::largest_departure(rows) else {

@@ -18,7 +18,7 @@ pub(in crate::copy) struct AnalysisExtras {
 }
 
 impl AnalysisExtras {
-    /// Reads them from a journal.
+    /// Reads the extra measurements from a journal.
     pub(in crate::copy) fn from_journal(journal: &StudyJournal) -> Self {
         let mut extras = Self::default();
         let mut firsts = BTreeMap::new();

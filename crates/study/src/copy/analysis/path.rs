@@ -6,7 +6,7 @@ use super::costs::cost_text;
 use super::extras::AnalysisExtras;
 use super::shared::{find_row, heading, paragraph, sizes, thread_counts};
 
-/// 4.2 and 5.2.
+/// Answers questions 4.2 and 5.2: where data is copied.
 pub(super) fn describe_copies(rows: &[ResultRow], extras: &AnalysisExtras) -> Vec<TextBlock> {
     let mut blocks = vec![
         heading("Where does A1 copy, and are there two copies? (4.2)"),
@@ -78,7 +78,7 @@ fn saved(rows: &[ResultRow]) -> TextBlock {
     TextBlock::List(lines)
 }
 
-/// 6.2, with what became of the sends here.
+/// Answers question 6.2 on zero-copy sends, with what became of them here.
 pub(super) fn zero_copy(rows: &[ResultRow]) -> Vec<TextBlock> {
     let mut blocks = vec![
         heading("The path of MSG_ZEROCOPY (6.2)"),

@@ -5,7 +5,7 @@ use super::super::doc::{TextBlock, format_bytes, format_change, format_digits, t
 use super::extras::AnalysisExtras;
 use super::shared::{find_row, heading, paragraph, sizes, thread_counts};
 
-/// 10.2.
+/// Answers question 10.2 on CPU caches.
 pub(super) fn describe_caches(rows: &[ResultRow], extras: &AnalysisExtras) -> Vec<TextBlock> {
     let mut blocks = vec![heading("Which cache level changes most? (10.2)")];
     let threads = thread_counts(rows).last().copied().unwrap_or(1);
@@ -50,7 +50,7 @@ fn count_per_message(row: &ResultRow, column: &str) -> Option<f64> {
     Some(row.get(column)? / row.get("messages")?)
 }
 
-/// 10.3.
+/// Answers question 10.3 on contention of threads.
 pub(super) fn describe_contention(rows: &[ResultRow], extras: &AnalysisExtras) -> Vec<TextBlock> {
     let mut blocks = vec![heading("What do more threads do? (10.3)")];
     let cpus = extras.study.as_ref().map(|study| study.cpus);

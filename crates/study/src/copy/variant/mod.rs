@@ -14,7 +14,7 @@ use super::message::MessagePool;
 use super::protocol::StreamRequest;
 pub(super) use sender::Sender;
 
-/// Returns the sender of a variant; why there is none, where the kernel cannot.
+/// Returns the sender of a variant; the inner error says why the kernel cannot do it.
 pub(super) fn sender(
     stream: TcpStream,
     hello: &StreamRequest,

@@ -67,7 +67,7 @@ impl Sender for GatheredSender {
     }
 }
 
-/// sendmsg() of a message's fields from a byte of it on; again where a signal came first.
+/// Sends a message's fields by sendmsg(), from a byte on; repeats after a signal.
 pub(super) fn send_gathered(
     stream: &TcpStream,
     pool: &MessagePool,

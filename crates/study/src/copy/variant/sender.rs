@@ -12,7 +12,7 @@ pub(in crate::copy) trait Sender {
     /// When the peer is gone.
     fn send(&mut self, number: u64) -> io::Result<()>;
 
-    /// Waits until the kernel needs no more of its memory.
+    /// Waits until the kernel no longer needs the sender's memory.
     ///
     /// # Errors
     /// When the peer is gone.

@@ -125,7 +125,7 @@ impl UringZerocopySender {
         })
     }
 
-    /// Asks for the eight sends of a message: each begins when the one before is over.
+    /// Submits the eight sends of a message; each begins after the one before.
     fn submit(&mut self, slot: usize) -> io::Result<()> {
         let fd = types::Fd(self.stream.as_raw_fd());
         for field in 0..FIELDS {
@@ -151,7 +151,7 @@ impl UringZerocopySender {
         Ok(())
     }
 
-    /// Takes what is over.
+    /// Handles finished sends.
     fn take(&mut self) {
         let field_bytes = self.pool.size() / FIELDS;
         for entry in self.ring.completion() {
@@ -212,7 +212,7 @@ impl Sender for UringZerocopySender {
     }
 }
 
-/// Hands over what was asked for, and waits until something is over.
+/// Submits all operations, and waits until one is finished.
 fn wait(ring: &IoUring) -> io::Result<()> {
     match ring.submit_and_wait(1) {
         Err(why) if why.kind() == io::ErrorKind::Interrupted => Ok(()),
@@ -220,7 +220,7 @@ fn wait(ring: &IoUring) -> io::Result<()> {
     }
 }
 
-/// Returns the bytes that an operation took, or why it failed.
+/// Returns the bytes that an operation sent, or its error.
 fn taken_bytes(result: i32) -> io::Result<usize> {
     usize::try_from(result).map_err(|_| io::Error::from_raw_os_error(-result))
 }
