@@ -334,10 +334,47 @@ impl Cell for Option<String> {
     }
 }
 
-/// Builds the Arrow field of a column.
+// What a table does with one of its columns. It is compiled once for each type of cells: inlined, it would be compiled
+// again for each column of each table.
+
+/// Adds the Arrow field of a column.
 #[doc(hidden)]
-pub fn arrow_field<C: Cell>(name: &str) -> ArrowField {
-    ArrowField::new(name, C::data_type(), C::NULLABLE)
+#[inline(never)]
+pub fn add_field<C: Cell>(fields: &mut Vec<ArrowField>, name: &str) {
+    fields.push(ArrowField::new(name, C::data_type(), C::NULLABLE));
+}
+
+/// Moves cells to the end of `arrays`.
+#[doc(hidden)]
+#[inline(never)]
+pub fn add_array<C: Cell>(arrays: &mut Vec<ArrayRef>, cells: &mut Vec<C>) {
+    arrays.push(C::to_array(std::mem::take(cells)));
+}
+
+/// Encodes cells as the page of the next column.
+///
+/// # Errors
+/// When the group has no such column, or it cannot be compressed.
+#[doc(hidden)]
+#[inline(never)]
+pub fn encode_column<C: Cell>(cells: &[C], group: &mut RowGroup) -> Result<(), ParquetError> {
+    group.column(|page| C::encode(cells, page))
+}
+
+/// Replaces cells by one column of a batch.
+///
+/// # Errors
+/// When the batch has no such column, or it has another type.
+#[doc(hidden)]
+#[inline(never)]
+pub fn read_column<C: Cell>(
+    cells: &mut Vec<C>,
+    batch: &RecordBatch,
+    table: &'static str,
+    column: &'static str,
+) -> Result<(), ShapeError> {
+    *cells = take_column(batch, table, column)?;
+    Ok(())
 }
 
 /// Builds the schema of a table.
@@ -347,8 +384,7 @@ pub fn arrow_schema(fields: Vec<ArrowField>) -> SchemaRef {
 }
 
 /// Reads one column of a batch.
-#[doc(hidden)]
-pub fn take_column<C: Cell>(
+fn take_column<C: Cell>(
     batch: &RecordBatch,
     table: &'static str,
     column: &'static str,
@@ -443,10 +479,7 @@ macro_rules! table {
                 group: &mut $crate::declare::RowGroup,
             ) -> Result<(), $crate::declare::ParquetError> {
                 group.begin(rows.len());
-                $(
-                    let cells = &self.$field[rows.clone()];
-                    group.column(|page| $crate::declare::Cell::encode(cells, page))?;
-                )+
+                $($crate::declare::encode_column(&self.$field[rows.clone()], group)?;)+
                 Ok(())
             }
             fn encodings() -> Vec<$crate::declare::Encoding> {
@@ -456,23 +489,25 @@ macro_rules! table {
                 self.$time.len()
             }
             fn schema() -> $crate::declare::SchemaRef {
-                $crate::declare::arrow_schema(vec![
-                    $($crate::declare::arrow_field::<$type>(stringify!($field))),+
-                ])
+                let mut fields = Vec::with_capacity(<$row as $crate::Table>::FIELDS.len());
+                $($crate::declare::add_field::<$type>(&mut fields, stringify!($field));)+
+                $crate::declare::arrow_schema(fields)
             }
-            fn into_batch(self) -> $crate::declare::RecordBatch {
-                let arrays = vec![
-                    $(<$type as $crate::declare::Cell>::to_array(self.$field)),+
-                ];
+            fn into_batch(mut self) -> $crate::declare::RecordBatch {
+                let mut arrays = Vec::with_capacity(<$row as $crate::Table>::FIELDS.len());
+                $($crate::declare::add_array(&mut arrays, &mut self.$field);)+
                 $crate::declare::RecordBatch::try_new(Self::schema(), arrays)
                     .expect("every column is built from the same rows and its own type")
             }
             fn from_batch(
                 batch: &$crate::declare::RecordBatch,
             ) -> Result<Self, $crate::ShapeError> {
-                Ok(Self {
-                    $($field: $crate::declare::take_column(batch, $name, stringify!($field))?),+
-                })
+                let mut columns = Self::default();
+                $(
+                    let cells = &mut columns.$field;
+                    $crate::declare::read_column(cells, batch, $name, stringify!($field))?;
+                )+
+                Ok(columns)
             }
             fn time_range_ns(&self) -> Option<(u64, u64)> {
                 let ns = $crate::declare::Instant::ns;

@@ -87,13 +87,18 @@ pub fn write_fixture(
     text_dir: impl AsRef<Path>,
     out_dir: impl AsRef<Path>,
 ) -> Result<(), FixtureError> {
-    let files = text_files(&text_dir)?;
+    write_tables(text_dir.as_ref(), out_dir.as_ref())
+}
+
+/// Builds the recording. It has no type parameter: each crate that calls it would compile the readers of all tables again.
+fn write_tables(text_dir: &Path, out_dir: &Path) -> Result<(), FixtureError> {
+    let files = text_files(text_dir)?;
     refuse_strangers(&files)?;
     let header: Header = json(&files, "header.json")?.ok_or_else(|| FixtureError::Io {
-        path: text_dir.as_ref().join("header.json"),
+        path: text_dir.join("header.json"),
         source: io::ErrorKind::NotFound.into(),
     })?;
-    let mut writer = Writer::create(out_dir.as_ref(), &header, WriteOptions::default())?;
+    let mut writer = Writer::create(out_dir, &header, WriteOptions::default())?;
     let mut last_ns = header.started_ns;
     macro_rules! tables {
         ($($row:ty),+ $(,)?) => {

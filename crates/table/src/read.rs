@@ -9,9 +9,11 @@ use std::collections::{BTreeMap, HashSet};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::slice;
 use std::sync::{Mutex, PoisonError};
 use std::time::SystemTime;
 
+use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 
 use crate::decode::{self, Batches};
@@ -19,7 +21,7 @@ use crate::error::{Problem, ReadError};
 use crate::files::MANIFEST;
 use crate::journal::{self, Contents, Holding};
 use crate::manifest::{Close, Cost, Coverage, Header, Line, Loss, Segment, SocketKind, UsdtProbe};
-use crate::{Columns, Table, progress};
+use crate::{Columns, ShapeError, Table, progress};
 
 /// An opened recording.
 #[derive(Debug)]
@@ -237,36 +239,29 @@ impl Recording {
 
     /// The batches that [`Recording::scan`] hands on, for readers of several tables at once.
     pub fn batches<T: Table>(&self) -> impl Iterator<Item = T::Columns> + '_ {
-        let schema = T::Columns::schema();
-        *self.lock_checked().reads.entry(T::NAME).or_default() += 1;
-        progress::begin(|| format!("reading {}", T::NAME), self.rows::<T>());
-        let mut segments = self.segments(T::NAME).iter();
-        let mut open: Option<(&Segment, Batches)> = None;
+        let mut reader = self.begin_table(T::NAME, T::Columns::schema());
         std::iter::from_fn(move || {
-            loop {
-                let Some((segment, batches)) = &mut open else {
-                    let segment = segments.next()?;
-                    open = self
-                        .open_segment(segment, &schema)
-                        .map(|batches| (segment, batches));
-                    continue;
-                };
-                let Some(batch) = batches.next() else {
-                    open = None;
-                    continue;
-                };
-                let columns = batch.and_then(|batch| {
-                    T::Columns::from_batch(&batch).map_err(|error| error.to_string())
-                });
-                match columns {
-                    Ok(columns) => return Some(columns),
-                    Err(cause) => {
-                        self.set_aside(segment, cause);
-                        open = None;
-                    }
-                }
-            }
+            let mut columns = None;
+            reader.read_batch(&mut |batch| {
+                columns = Some(T::Columns::from_batch(batch)?);
+                Ok(())
+            });
+            columns
         })
+    }
+
+    /// Notes that a table is read, and returns the place before its first row.
+    fn begin_table(&self, table: &'static str, schema: SchemaRef) -> TableReader<'_> {
+        *self.lock_checked().reads.entry(table).or_default() += 1;
+        let segments = self.segments(table);
+        let rows = segments.iter().map(|segment| segment.rows).sum();
+        progress::begin(|| format!("reading {table}"), rows);
+        TableReader {
+            recording: self,
+            segments: segments.iter(),
+            schema,
+            open: None,
+        }
     }
 
     /// Opens a sound file; `None` if it is damaged, and then it is set aside.
@@ -328,6 +323,41 @@ impl Recording {
 pub fn recording_time(path: &Path) -> Option<SystemTime> {
     let manifest = fs::metadata(path.join(MANIFEST)).ok()?;
     manifest.is_file().then(|| manifest.modified().ok())?
+}
+
+/// Place in one table. It does not know the type of the rows, so that it is compiled once for all tables.
+struct TableReader<'a> {
+    recording: &'a Recording,
+    segments: slice::Iter<'a, Segment>,
+    schema: SchemaRef,
+    open: Option<(&'a Segment, Batches)>,
+}
+
+impl TableReader<'_> {
+    /// Hands the next batch to `take`; none after the last. If `take` refuses a batch, its file is set aside, and the
+    /// next one follows.
+    fn read_batch(&mut self, take: &mut dyn FnMut(&RecordBatch) -> Result<(), ShapeError>) {
+        loop {
+            let Some((segment, batches)) = &mut self.open else {
+                let Some(segment) = self.segments.next() else {
+                    return;
+                };
+                let batches = self.recording.open_segment(segment, &self.schema);
+                self.open = batches.map(|batches| (segment, batches));
+                continue;
+            };
+            let Some(batch) = batches.next() else {
+                self.open = None;
+                continue;
+            };
+            let taken = batch.and_then(|batch| take(&batch).map_err(|error| error.to_string()));
+            let Err(cause) = taken else {
+                return;
+            };
+            self.recording.set_aside(segment, cause);
+            self.open = None;
+        }
+    }
 }
 
 /// Replaces the line with the same key, or appends the line.

@@ -9,6 +9,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use arrow_schema::SchemaRef;
 use parquet::arrow::ArrowSchemaConverter;
 use parquet::errors::ParquetError;
 use parquet::file::properties::WriterProperties;
@@ -119,7 +120,7 @@ impl<C: Columns> OpenSegment<C> {
         }
         let file = match self.file.take() {
             Some(file) => file,
-            None => SegmentFile::create::<C>(&self.dir, self.number)?,
+            None => SegmentFile::create(&self.dir, C::Row::NAME, C::schema, self.number)?,
         };
         self.file.insert(file).write_group(&mut self.group)
     }
@@ -175,14 +176,18 @@ struct SegmentFile {
 
 impl SegmentFile {
     /// Creates the file of a segment, with this number in its name.
-    fn create<C: Columns>(dir: &Path, number: u32) -> Result<Self, WriteError> {
-        let table = C::Row::NAME;
+    fn create(
+        dir: &Path,
+        table: &'static str,
+        schema: fn() -> SchemaRef,
+        number: u32,
+    ) -> Result<Self, WriteError> {
         let name = segment_name(table, number);
         let (temporary, file) = Temporary::create(dir, table, &name)?;
         let path = temporary.path().to_owned();
         let encode = |source| WriteError::encode(table, &path, source);
         let schema = ArrowSchemaConverter::new()
-            .convert(&C::schema())
+            .convert(&schema())
             .map_err(encode)?;
         let properties = WriterProperties::builder()
             .set_offset_index_disabled(true)

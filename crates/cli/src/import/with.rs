@@ -150,7 +150,8 @@ fn write(
     macro_rules! copy {
         ($($row:ty),+ $(,)?) => {$(
             if <$row as Table>::NAME != Activity::NAME {
-                recording.batches::<$row>().try_for_each(|batch| writer.append(batch))?;
+                // Not `append`, which would be compiled again here for each table.
+                recording.batches::<$row>().try_for_each(|batch| writer.append_all(batch.into()))?;
             }
         )+};
     }
