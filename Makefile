@@ -10,14 +10,14 @@ cargo    = env -u MAKEFLAGS $(CARGO)
 PROFILE := --release
 
 .PHONY: demo test compile-tests replay accuracy delayed-acks kernels faults faults-quick fuzz packages package-check \
-	bench build agent-s3 otlp-collector agent-kills viewer viewer-check viewer-faults viewer-bench fmt lint words imports setup setup-test \
+	bench build agent-s3 otlp-collector agent-kills viewer viewer-check viewer-faults viewer-bench fmt lint words imports features setup setup-test \
 	setup-captures check-tools unit kernel kernel-pairs run-kernel-pairs kernel-alone golden perfetto-check fleet-check fleet-engines fleet-live clean
 
 demo: build
 	./target/release/whylat demo
 
 build: setup
-	$(cargo) build $(PROFILE) --workspace
+	$(cargo) build $(PROFILE) --workspace --exclude whylat-testbed
 
 # What a merge waits for. The diagnosis of kept recordings (`make replay`) is among the tests of the workspace.
 # First all is compiled; then the kernel tests, which mostly wait, run beside everything else; what looks at the whole
@@ -202,7 +202,12 @@ imports:
 	scripts/imports
 	python3 -m unittest -q scripts/tests/test_imports.py
 
-lint: setup-test words imports
+# Features of dependencies that tests have and the program has not: cargo would compile those twice.
+features: check-tools
+	scripts/features
+	python3 -m unittest -q scripts/tests/test_features.py
+
+lint: setup-test words imports features
 	$(cargo) fmt --all --check
 	clang-format-19 --dry-run --Werror $(BPF_SOURCES)
 	$(cargo) clippy $(PROFILE) --workspace --all-targets -- -D warnings
