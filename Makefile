@@ -8,6 +8,10 @@ CARGO   ?= cargo
 # Cargo chooses its own number of jobs: with a share of make's, it would compile on one CPU.
 cargo    = env -u MAKEFLAGS $(CARGO)
 PROFILE := --release
+# All tests but those of the kernel. Without these options cargo would link every example, and look for tests in comments.
+TESTS   := --lib --bins --tests
+# Cargo takes what was compiled without this wrapper for the same.
+export RUSTC_WRAPPER ?= $(CURDIR)/scripts/compile-test
 
 .PHONY: demo test compile-tests replay accuracy delayed-acks kernels faults faults-quick fuzz packages package-check \
 	bench build agent-s3 otlp-collector agent-kills viewer viewer-check viewer-faults viewer-bench fmt lint words imports features setup setup-test \
@@ -27,14 +31,13 @@ test: compile-tests
 	$(MAKE) kernel-alone faults-quick
 
 compile-tests: setup-test build web/node_modules tests/perfetto/node_modules fleet/.venv/dev
-	$(cargo) test $(PROFILE) --workspace --no-run
-	$(cargo) test $(PROFILE) --workspace --test kernel --no-run --message-format=json-render-diagnostics | \
+	$(cargo) test $(PROFILE) --workspace --lib --bins --test '*' --no-run --message-format=json-render-diagnostics | \
 		scripts/test-program kernel > target/kernel-tests.path
 	$(cargo) build $(PROFILE) --workspace --example recording
 
 # Unit, property and golden tests: no privileges needed, though some do more as root.
 unit: setup-test
-	$(cargo) test $(PROFILE) --workspace
+	$(cargo) test $(PROFILE) --workspace $(TESTS)
 
 # The diagnosis, on recordings that are kept: no privileges needed. See tests/replay/README.md.
 replay: setup-test build
