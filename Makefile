@@ -13,7 +13,7 @@ TESTS   := --lib --bins --tests
 # Cargo takes what was compiled without this wrapper for the same.
 export RUSTC_WRAPPER ?= $(CURDIR)/scripts/compile-test
 
-.PHONY: demo test compile-tests replay accuracy delayed-acks kernels faults faults-quick fuzz packages package-check \
+.PHONY: demo test compile-tests test-packages replay accuracy delayed-acks kernels faults faults-quick fuzz packages package-check \
 	bench build agent-s3 otlp-collector agent-kills viewer viewer-check viewer-faults viewer-bench fmt lint words imports features setup setup-test \
 	setup-captures check-tools unit kernel kernel-pairs run-kernel-pairs kernel-alone golden perfetto-check fleet-check fleet-engines fleet-live clean
 
@@ -30,10 +30,16 @@ test: compile-tests
 	$(MAKE) --jobs=2 --output-sync=target --keep-going run-kernel-pairs lint unit viewer-check perfetto-check fleet-check
 	$(MAKE) kernel-alone faults-quick
 
-compile-tests: setup-test build web/node_modules tests/perfetto/node_modules fleet/.venv/dev
+# Packages of the tests come over the network while the program is compiled.
+compile-tests: setup
+	@./scripts/setup check
+	$(MAKE) --jobs=2 build test-packages
 	$(cargo) test $(PROFILE) --workspace --lib --bins --test '*' --no-run --message-format=json-render-diagnostics | \
 		scripts/test-program kernel > target/kernel-tests.path
 	$(cargo) build $(PROFILE) --workspace --example recording
+
+test-packages: setup-test
+	$(MAKE) web/node_modules tests/perfetto/node_modules fleet/.venv/dev
 
 # Unit, property and golden tests: no privileges needed, though some do more as root.
 unit: setup-test
