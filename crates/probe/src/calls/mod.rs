@@ -4,7 +4,7 @@
 use table::manifest::Coverage;
 use table::{Columns, TableId, tables};
 
-use crate::interface::features::{Levels, SCHED_SWITCH, Tracepoint, tracepoint};
+use crate::interface::features::{Levels, RECEIVE, SCHED_SWITCH, SEND, Tracepoint, tracepoint};
 use crate::interface::{
     Detail, HooksError, KernelCounts, Probe, ProbeCount, ProbeOutput, REENTERED, Source, Support,
 };
@@ -19,8 +19,8 @@ unsafe impl Wire for call_batch {}
 /// The ledger and the call log need all of them: a ledger that does not see sends would call every
 /// wait for the application something else.
 pub(crate) static HOOKS: [Tracepoint; 4] = [
-    tracepoint("sock_send_length", "6.3").of_windows(),
-    tracepoint("sock_recv_length", "6.3").of_windows(),
+    tracepoint(SEND, "6.3").of_windows(),
+    tracepoint(RECEIVE, "6.3").of_windows(),
     tracepoint("tcp_probe", "4.16").of_windows(),
     SCHED_SWITCH,
 ];
@@ -70,7 +70,7 @@ impl Probe for Calls {
             let batches = &kernel.maps().call_batches;
             count = kernel.batches(batches, |it: &call_batch| it.batch)?;
         }
-        let refused = refused_sends(kernel)? + refused_receives(kernel)?;
+        let refused = kernel.refused_runs_at(SEND)? + kernel.refused_runs_at(RECEIVE)?;
         count.miss(REENTERED, refused);
         Ok(count)
     }
@@ -78,33 +78,6 @@ impl Probe for Calls {
     fn coverage(&self, support: &Support<'_>) -> Vec<Coverage> {
         vec![support.features.hook_coverage(self.name(), &HOOKS)]
     }
-}
-
-/// Counts send calls that no program saw.
-pub(crate) fn refused_sends(kernel: &KernelCounts<'_>) -> Result<u64, HooksError> {
-    let programs = kernel.programs();
-    kernel.refused_runs(&[
-        &programs.handle_sock_send_length,
-        &programs.handle_inet_sendmsg,
-        &programs.handle_inet6_sendmsg,
-        &programs.handle_tcp_sendmsg,
-        &programs.handle_unix_stream_sendmsg,
-        &programs.handle_unix_seqpacket_sendmsg,
-    ])
-}
-
-/// Counts receive calls that no program saw.
-pub(crate) fn refused_receives(kernel: &KernelCounts<'_>) -> Result<u64, HooksError> {
-    let programs = kernel.programs();
-    kernel.refused_runs(&[
-        &programs.handle_sock_recv_length,
-        &programs.handle_inet_recvmsg,
-        &programs.handle_inet6_recvmsg,
-        &programs.handle_tcp_recvmsg,
-        &programs.handle_tcp_recvmsg_nonblock,
-        &programs.handle_unix_stream_recvmsg,
-        &programs.handle_unix_seqpacket_recvmsg,
-    ])
 }
 
 /// Adds the rows of a batch of calls; none can fail.

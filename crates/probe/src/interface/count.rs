@@ -1,12 +1,13 @@
 //! How many records each probe produced and lost, as counted in the kernel where it happened.
 
 use std::collections::BTreeMap;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 
-use libbpf_rs::{MapCore, MapFlags, ProgramMut};
+use libbpf_rs::skel::Skel;
+use libbpf_rs::{MapCore, MapFlags, Program, ProgramMut};
 
 use super::error::HooksError;
-use super::features::Levels;
+use super::features::{Levels, programs_at};
 use crate::self_cost::program_info;
 use crate::skel::{HooksMaps, HooksProgs, HooksSkel};
 use crate::wire::types as wire;
@@ -157,16 +158,28 @@ impl<'a> KernelCounts<'a> {
 
     /// Counts the runs of these programs that the kernel refused. Programs that are not loaded count as zero.
     pub(crate) fn refused_runs(&self, programs: &[&ProgramMut<'_>]) -> Result<u64, HooksError> {
-        let mut misses = 0;
-        for program in programs.iter().filter(|program| program.autoload()) {
-            let info = program_info(program.as_fd()).map_err(|error| HooksError::Read {
-                what: "program statistics",
-                error,
-            })?;
-            misses += info.recursion_misses;
-        }
-        Ok(misses)
+        let loaded = programs.iter().filter(|program| program.autoload());
+        loaded.map(|program| refused_runs_of(program.as_fd())).sum()
     }
+
+    /// Counts the runs that the kernel refused to the programs of a hook: at the tracepoint, or at functions in its place.
+    pub(crate) fn refused_runs_at(&self, hook: &str) -> Result<u64, HooksError> {
+        let names = programs_at(hook);
+        let is_at_hook =
+            |program: &Program<'_>| names.iter().any(|it| program.name() == it.as_str());
+        let programs = self.skel.object().progs();
+        let loaded = programs.filter(|program| program.autoload() && is_at_hook(program));
+        loaded.map(|program| refused_runs_of(program.as_fd())).sum()
+    }
+}
+
+/// Returns how often the kernel refused to run a loaded program, because the program ran already on that CPU.
+fn refused_runs_of(program: BorrowedFd<'_>) -> Result<u64, HooksError> {
+    let info = program_info(program).map_err(|error| HooksError::Read {
+        what: "program statistics",
+        error,
+    })?;
+    Ok(info.recursion_misses)
 }
 
 /// Returns the values of all CPUs for a key; leaves out those of another size.

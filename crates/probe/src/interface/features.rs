@@ -147,8 +147,17 @@ pub(crate) const FUNCTIONS: [Function; 13] = [
     ),
 ];
 
-const SEND: &str = "sock_send_length";
-const RECEIVE: &str = "sock_recv_length";
+/// The tracepoint at the end of send calls.
+pub(crate) const SEND: &str = "sock_send_length";
+/// The tracepoint at the end of receive calls.
+pub(crate) const RECEIVE: &str = "sock_recv_length";
+
+/// Returns the programs of a hook in any kernel: at the tracepoint, and at the functions in its place.
+pub(crate) fn programs_at(hook: &str) -> Vec<String> {
+    let functions = FUNCTIONS.iter().filter(|it| it.tracepoint == hook);
+    let names = std::iter::once(hook).chain(functions.map(|it| it.program));
+    names.map(|name| format!("handle_{name}")).collect()
+}
 
 /// It serves calls and waits.
 pub(crate) const SCHED_SWITCH: Tracepoint = tracepoint("sched_switch", "2.6.32").of_windows();
