@@ -63,7 +63,7 @@ pub fn perf_map(bytes: &[u8]) -> usize {
 pub fn itt_rows(ring: &mut itt::Ring) -> RowSet {
     let mut assembler = Assembler::default();
     for _reading in 0..3 {
-        ring.drain(|record| assembler.take(record));
+        ring.drain(|record| assembler.add_record(record));
         assembler.forget_early_ends();
     }
     assembler.finish();

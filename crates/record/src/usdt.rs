@@ -90,7 +90,7 @@ impl<'a> Usdt<'a> {
     pub(crate) fn drain(&mut self, pipeline: &mut RowPipeline) -> usize {
         let firings = self.probes.drain(DRAIN_MOST);
         for firing in &firings {
-            self.assembler.take(firing);
+            self.assembler.add_firing(firing);
         }
         pipeline.put_usdt(self.assembler.take_rows());
         firings.len().div_ceil(FIRINGS_A_BATCH)

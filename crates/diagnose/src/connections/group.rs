@@ -166,11 +166,14 @@ pub fn group_undecided(members: Vec<RuleResult<RuleDoubt>>) -> Vec<UndecidedFind
         |_| DataDirection::Sending,
         |doubt: &RuleDoubt| (doubt.concerned_ns, 0),
     );
-    groups.iter().filter_map(|group| doubt(group)).collect()
+    groups
+        .iter()
+        .filter_map(|group| undecided_finding(group))
+        .collect()
 }
 
 /// Makes one undecided finding of a group of results that the recording cannot decide.
-fn doubt(group: &[RuleResult<RuleDoubt>]) -> Option<UndecidedFinding> {
+fn undecided_finding(group: &[RuleResult<RuleDoubt>]) -> Option<UndecidedFinding> {
     let worst = group.first()?;
     let rule = worst.rule;
     let subject = group_subject(group.iter().map(|member| member.case))?;

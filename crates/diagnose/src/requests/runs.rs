@@ -138,9 +138,9 @@ impl RunDigest {
                 match sums.requests {
                     SERIES_LEAST => {
                         self.runs += 1;
-                        self.take(&sums.clone());
+                        self.add_run(&sums.clone());
                     }
-                    requests if requests > SERIES_LEAST => self.take(&last),
+                    requests if requests > SERIES_LEAST => self.add_run(&last),
                     _ => {}
                 }
                 self.longest = self.longest.max(sums.requests);
@@ -159,7 +159,7 @@ impl RunDigest {
     }
 
     /// Adds the sums of one run of requests.
-    fn take(&mut self, sums: &RunSums) {
+    fn add_run(&mut self, sums: &RunSums) {
         self.requests += sums.requests;
         self.duration_ns += sums.duration_ns;
         self.gaps_ns += sums.gaps_ns;

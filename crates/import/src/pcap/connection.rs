@@ -488,7 +488,7 @@ impl Connection {
 
     /// Ends the connection, and writes its last rows.
     pub fn finish(&mut self, rows: &mut RowSet) {
-        let run = self.runs.take(u64::MAX);
+        let run = self.runs.take_run(u64::MAX);
         self.write_run(run, rows);
         if self.is_failed() {
             return rows.failed_connects.push(self.failed_connect());

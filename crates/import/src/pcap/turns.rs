@@ -64,7 +64,7 @@ impl TurnRuns {
     }
 
     /// Returns the open run if it began before `until_ns`.
-    pub fn take(&mut self, until_ns: u64) -> Option<ByteRun> {
+    pub fn take_run(&mut self, until_ns: u64) -> Option<ByteRun> {
         self.open.take_if(|open| open.last_ns <= until_ns)
     }
 

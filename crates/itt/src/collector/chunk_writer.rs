@@ -51,7 +51,7 @@ impl ChunkWriter {
         {
             return Some(room);
         }
-        self.take(region, pool, owner_word, words)
+        self.take_chunk(region, pool, owner_word, words)
     }
 
     /// Makes the record in the reserved room visible to the reader at once.
@@ -67,7 +67,7 @@ impl ChunkWriter {
 
     /// Takes a free chunk of the pool for this thread; None if the pool is full.
     #[cold]
-    fn take(
+    fn take_chunk(
         &self,
         region: &'static Region,
         pool: Range<usize>,

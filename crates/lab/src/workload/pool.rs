@@ -55,7 +55,7 @@ struct ConnectionPool {
 
 impl ConnectionPool {
     /// Takes a free connection; waits until there is one.
-    fn take(&self) -> Peer {
+    fn wait_for_free(&self) -> Peer {
         let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
             match free.pop() {
@@ -111,7 +111,7 @@ impl PoolClient {
         let (mut waited_ns, mut asked_ns) = (0, 0);
         for _ in 0..self.rounds {
             let begin_ns = now_ns();
-            let mut peer = pool.take();
+            let mut peer = pool.wait_for_free();
             let taken_ns = now_ns();
             peer.send_all(&bytes)?;
             if !peer.recv_exact(&mut bytes)? {

@@ -76,7 +76,7 @@ impl At {
 
 impl Assembler {
     /// Adds the rows of a record.
-    pub(crate) fn take(&mut self, record: Record) {
+    pub(crate) fn add_record(&mut self, record: Record) {
         self.records += 1;
         let at = At::from_record(&record);
         match record.body {

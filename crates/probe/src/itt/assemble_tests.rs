@@ -23,9 +23,9 @@ fn record(time_ns: u64, tid: u32, body: Body) -> Record {
 fn named() -> Assembler {
     let mut assembler = Assembler::default();
     let name = "d".to_owned();
-    assembler.take(record(1, 7, Body::Domain { id: DOMAIN, name }));
+    assembler.add_record(record(1, 7, Body::Domain { id: DOMAIN, name }));
     let text = "work".to_owned();
-    assembler.take(record(1, 7, Body::Text { id: NAME, text }));
+    assembler.add_record(record(1, 7, Body::Text { id: NAME, text }));
     assembler
 }
 
@@ -70,7 +70,7 @@ fn the_innermost_task_of_a_thread_ends_first() {
         (14, 8, end(None)),
         (15, 8, end(None)),
     ] {
-        assembler.take(record(time_ns, tid, body));
+        assembler.add_record(record(time_ns, tid, body));
     }
     let (tasks, counts) = finish(assembler);
     assert_eq!(tasks.begin_ns, [12, 10, 11]);
@@ -82,10 +82,10 @@ fn the_innermost_task_of_a_thread_ends_first() {
 #[test]
 fn an_end_that_is_read_before_its_beginning_waits_for_it() {
     let mut assembler = named();
-    assembler.take(record(20, 9, end(Some(ID))));
+    assembler.add_record(record(20, 9, end(Some(ID))));
     assembler.forget_early_ends();
-    assembler.take(record(10, 8, begin(Some(ID), true)));
-    assembler.take(record(30, 8, begin(Some(ID), true)));
+    assembler.add_record(record(10, 8, begin(Some(ID), true)));
+    assembler.add_record(record(30, 8, begin(Some(ID), true)));
     let (tasks, counts) = finish(assembler);
     assert_eq!(tasks.begin_ns, [10, 30]);
     assert_eq!(tasks.end_ns, [Some(20), None]);
@@ -97,12 +97,12 @@ fn an_end_that_is_read_before_its_beginning_waits_for_it() {
 #[test]
 fn an_end_without_beginning_is_counted() {
     let mut assembler = named();
-    assembler.take(record(20, 9, end(Some(ID))));
+    assembler.add_record(record(20, 9, end(Some(ID))));
     for _ in 0..3 {
         assembler.forget_early_ends();
     }
-    assembler.take(record(10, 8, begin(Some(ID), true)));
-    assembler.take(record(9, 8, end(Some(ID))));
+    assembler.add_record(record(10, 8, begin(Some(ID), true)));
+    assembler.add_record(record(9, 8, end(Some(ID))));
     let (tasks, counts) = finish(assembler);
     assert_eq!(tasks.end_ns, [None], "no span ends before it begins");
     assert_eq!(counts.lost_no_begin, 2);
@@ -113,9 +113,9 @@ fn more_open_spans_than_are_kept_are_all_stored() {
     const SPANS: u64 = 70_001;
     let mut assembler = named();
     for time_ns in 0..SPANS {
-        assembler.take(record(time_ns, 8, begin(None, false)));
+        assembler.add_record(record(time_ns, 8, begin(None, false)));
     }
-    assembler.take(record(SPANS, 8, end(None)));
+    assembler.add_record(record(SPANS, 8, end(None)));
     let (tasks, counts) = finish(assembler);
     assert_eq!(tasks.len() as u64, SPANS);
     let ended = tasks.end_ns.iter().flatten().count();
@@ -138,7 +138,7 @@ fn a_note_goes_to_an_open_span_or_is_alone() {
         (12, end(None)),
         (13, note()),
     ] {
-        assembler.take(record(time_ns, 8, body));
+        assembler.add_record(record(time_ns, 8, body));
     }
     let (tasks, _) = finish(assembler);
     assert_eq!(tasks.kind, [TaskKind::Task, TaskKind::Metadata]);
@@ -158,7 +158,7 @@ fn wait_ends_when_the_object_is_acquired_or_abandoned() {
         object_type: "queue".to_owned(),
         name: "inbox".to_owned(),
     };
-    assembler.take(record(1, 8, object));
+    assembler.add_record(record(1, 8, object));
     for (time_ns, action) in [
         (10, SyncAction::Prepare),
         (11, SyncAction::Cancel),
@@ -169,7 +169,7 @@ fn wait_ends_when_the_object_is_acquired_or_abandoned() {
         (16, SyncAction::Destroyed),
         (17, SyncAction::Releasing),
     ] {
-        assembler.take(record(time_ns, 8, sync(action)));
+        assembler.add_record(record(time_ns, 8, sync(action)));
     }
     let (tasks, _) = finish(assembler);
     let kinds = [

@@ -86,7 +86,7 @@ impl Listener {
     pub fn drain(&mut self, mut put: impl FnMut(RowSet)) {
         let assembler = &mut self.assembler;
         self.ring.drain(|record| {
-            assembler.take(record);
+            assembler.add_record(record);
             if assembler.rows_len() >= BATCH_LEN {
                 put(assembler.take_rows());
             }

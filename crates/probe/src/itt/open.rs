@@ -146,7 +146,7 @@ impl Open {
     /// Writes the oldest open span without an end.
     fn give_up_oldest(&mut self, rows: &mut Tasks) {
         if let Some((number, _)) = self.spans.first_key_value()
-            && let Some(span) = self.take(*number)
+            && let Some(span) = self.remove_span(*number)
         {
             rows.push(span.row());
         }
@@ -162,7 +162,7 @@ impl Open {
     ) -> bool {
         let Some(mut span) = self
             .ended_span(key, end.time_ns)
-            .and_then(|number| self.take(number))
+            .and_then(|number| self.remove_span(number))
         else {
             return false;
         };
@@ -227,7 +227,7 @@ impl Open {
     }
 
     /// Removes an open span by its number.
-    fn take(&mut self, number: u64) -> Option<OpenSpan> {
+    fn remove_span(&mut self, number: u64) -> Option<OpenSpan> {
         let span = self.spans.remove(&number)?;
         if let Some(numbers) = self.by_key.get_mut(&span.key) {
             // Nearly always the first or the last.

@@ -223,7 +223,7 @@ impl DiagSocket {
                 netns: self.netns,
                 time_ns: filled_ns,
             };
-            if self.take(batch, counts, visit)? {
+            if self.visit_batch(batch, counts, visit)? {
                 return Ok(());
             }
             filled_ns = returned_ns;
@@ -231,7 +231,7 @@ impl DiagSocket {
     }
 
     /// Calls `visit` for the sockets of a batch; returns true at the dump's end.
-    fn take(
+    fn visit_batch(
         &self,
         batch: Batch,
         counts: &mut DumpCounts,

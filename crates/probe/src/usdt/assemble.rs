@@ -58,7 +58,7 @@ impl Assembler {
     }
 
     /// Adds the rows of a firing.
-    pub fn take(&mut self, firing: &Firing) {
+    pub fn add_firing(&mut self, firing: &Firing) {
         let Some(probe) = self.probes.get(firing.probe) else {
             return;
         };

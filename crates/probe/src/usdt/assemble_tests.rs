@@ -54,7 +54,9 @@ fn firing(time_ns: u64, probe: usize, first: &[i64]) -> Firing {
 /// Returns all rows of these firings, if the kernel counted `fired` for each probe, and lost three.
 fn assembled(firings: &[Firing], fired: [u64; 3]) -> (RowSet, UsdtCounts) {
     let mut assembler = assembler();
-    firings.iter().for_each(|firing| assembler.take(firing));
+    firings
+        .iter()
+        .for_each(|firing| assembler.add_firing(firing));
     let rows = assembler.finish();
     let fired = fired.map(|fired| FiringCounts {
         fired: fired + 3,

@@ -97,7 +97,7 @@ impl HookMeter {
     /// When the kernel does not say.
     pub(super) fn begin_window(&mut self) -> Result<(), BpfTimeError> {
         for hooks in [&mut self.of_windows, &mut self.leaving, &mut self.staying] {
-            hooks.take()?;
+            hooks.take_cost()?;
         }
         (self.between_ns, self.cpu_ns) = (0, 0);
         Ok(())
@@ -108,9 +108,9 @@ impl HookMeter {
     /// # Errors
     /// When the kernel does not say.
     pub(super) fn in_window(&mut self, cpu_ns: u64) -> Result<u64, BpfTimeError> {
-        let of_windows = self.of_windows.take()?;
-        let leaving = self.leaving.take()?;
-        let staying = self.staying.take()?;
+        let of_windows = self.of_windows.take_cost()?;
+        let leaving = self.leaving.take_cost()?;
+        let staying = self.staying.take_cost()?;
         self.between_ns += leaving.dispatch_ns + staying.sum_ns();
         self.cpu_ns += cpu_ns;
         Ok(of_windows.sum_ns() + leaving.sum_ns() + staying.sum_ns())
@@ -158,7 +158,7 @@ impl HookCounter {
     }
 
     /// Returns the cost since the last time.
-    fn take(&mut self) -> Result<HookCost, BpfTimeError> {
+    fn take_cost(&mut self) -> Result<HookCost, BpfTimeError> {
         let now = self.programs.read()?;
         let runs = now.runs.saturating_sub(self.before.runs);
         let run_time_ns = now.run_time_ns.saturating_sub(self.before.run_time_ns);

@@ -120,7 +120,9 @@ fn verdict(
     };
     let is_early = attempts.syn_retries == 0 && attempts.by_errno.keys().all(Option::is_none);
     let verdict = match is_early {
-        true if held_up(harm_ns, subject.lifetime_ns) => doubt(&subject, attempts, harm_ns),
+        true if held_up(harm_ns, subject.lifetime_ns) => {
+            undecided_verdict(&subject, attempts, harm_ns)
+        }
         true => RequestVerdict::Quiet,
         false => {
             let found = finding(evidence, &subject, attempts, harm_ns);
@@ -136,7 +138,11 @@ fn verdict(
 
 /// Returns an undecided verdict: the program gave up before a SYN was retransmitted, so an answer
 /// may have been on its way.
-fn doubt(subject: &FindingSubject, attempts: &FailedAttempts, harm_ns: u64) -> RequestVerdict {
+fn undecided_verdict(
+    subject: &FindingSubject,
+    attempts: &FailedAttempts,
+    harm_ns: u64,
+) -> RequestVerdict {
     let who = subject
         .process
         .as_ref()
@@ -160,7 +166,7 @@ fn doubt(subject: &FindingSubject, attempts: &FailedAttempts, harm_ns: u64) -> R
             time_fact(
                 "unconnected_ns",
                 harm_ns,
-                "until a connection, or the last attempt",
+                "time until a connection, or the last attempt",
             ),
         ],
         why: "No SYN was retransmitted by then: the first timeout of a SYN is 1 s (RFC 6298).",
@@ -264,7 +270,7 @@ fn facts(attempts: &FailedAttempts, kinds: &BTreeMap<FailureKind, u64>, harm_ns:
     facts.push(time_fact(
         "unconnected_ns",
         harm_ns,
-        "until a connection, or the last attempt",
+        "time until a connection, or the last attempt",
     ));
     if attempts.syn_retries > 0 {
         facts.push(number(
