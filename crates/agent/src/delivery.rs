@@ -31,7 +31,7 @@ impl Delivery {
         news.into_iter().flatten().collect()
     }
 
-    /// A disk that fails in the same way again is no news.
+    /// Returns a message when the spool begins to fail, or fails in another way; else `None`.
     fn news_of_spool(&mut self, state: &ShipState) -> Option<(LogPriority, String)> {
         if state.spool_failure == self.spool_failure {
             return None;

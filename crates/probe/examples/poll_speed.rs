@@ -103,7 +103,7 @@ impl Subject<'_> {
         }
     }
 
-    /// The same when every socket has a new sample.
+    /// Measures the CPU time of a poll for each socket, µs, when every socket has a new sample.
     fn all_rows(&mut self) -> Result<f64> {
         for holder in &mut self.holders {
             holder.exchange()?;

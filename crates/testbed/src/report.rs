@@ -188,8 +188,8 @@ impl Report {
         assert_eq!(self.json["closed"], "in_order");
     }
 
-    /// Checks the same, but for programs that the kernel itself did not run: then the case must be
-    /// repeated.
+    /// Demands that nothing was lost. An error says that only the kernel ran no program inside
+    /// another: then the case must be repeated.
     #[track_caller]
     pub fn whole_but_for_the_kernel(&self) -> Result<(), String> {
         let all = self.json["loss"].as_array().expect("loss");

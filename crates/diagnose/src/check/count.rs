@@ -137,7 +137,7 @@ fn whole_count(events: u64) -> Option<CountValue> {
     Some(CountValue { events, per: 1 })
 }
 
-/// A number for each of others; `None`: there is none of them.
+/// Makes the value of a count for each of `per` others; `None`: `per` is 0.
 fn count_ratio(events: u64, per: u64) -> Option<CountValue> {
     (per > 0).then_some(CountValue { events, per })
 }

@@ -123,8 +123,9 @@ fn count_losing(members: &[SenderLosses]) -> Vec<(u64, u32)> {
     runs.map(|run| (run[0], run.len() as u32)).collect()
 }
 
-/// The scatter over that of independent losses, and the most that chance makes of it: the variance of
-/// a squared deviation from a mean of `v` is `v + 2v²` (Poisson).
+/// Returns how much more the losses scatter than independent ones would (1: no more), and the most
+/// that chance makes of that. The variance of a squared deviation from a mean of `v` is `v + 2v²`
+/// (Poisson).
 fn measure_clustering(members: &[SenderLosses], losing: &[(u64, u32)]) -> (f64, f64) {
     let mut steps: Vec<(u64, f64, f64)> = Vec::with_capacity(2 * members.len());
     for member in members {

@@ -272,8 +272,8 @@ fn bound_ns(group: &[RuleResult<RuleFinding>]) -> u64 {
     group.iter().map(|member| of_case(member.case)).sum()
 }
 
-/// Estimated speed-up of the same work: by what is left of its duration without the harm. If half of
-/// that or more is within the bound of what was measured, there is only a least estimate.
+/// Estimates how many times faster the same work gets without the harm. Where the error bound is
+/// half of the remaining time or more, only a lower bound is given. `None`: no estimate.
 fn estimate_win(
     basis: WinBasis,
     harm_ns: u64,

@@ -99,7 +99,7 @@ impl ConnectionSubject<'_> {
         last.or_else(known)
     }
 
-    /// The same of the receive buffer.
+    /// Returns the size of the socket's receive buffer, in bytes; `None`: not sampled.
     pub fn rcvbuf_bytes(&self) -> Option<u32> {
         let last = self.last_sample().and_then(|last| last.rcvbuf_bytes);
         let known = || self.identity()?.rcvbuf_bytes;

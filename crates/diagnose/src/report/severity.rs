@@ -53,15 +53,16 @@ pub fn is_too_small(share: f64) -> bool {
     share < 0.001
 }
 
-/// Severity of a finding over connections, given as (harm, life) in ns. A band counts when the
-/// connections in it or above lose enough together, so that many healthy connections do not
-/// dilute a few that stall.
+/// Returns the severity of a finding over connections, each given as (harm, life) in ns. A band
+/// counts when the connections in it or above lose enough together. So many healthy connections do
+/// not dilute a few that stall.
 pub fn severity(members: &[(u64, u64)]) -> Severity {
     severity_within(members, 0)
 }
 
-/// Returns the same for connections of a program that was recorded for so long, ns. Short stalls count together against
-/// that, too.
+/// Returns the severity of a finding over a program's connections, each given as (harm, life) in
+/// ns. The short stalls together also count as a share of `program_ns`, for which the program was
+/// recorded.
 pub fn severity_in_program(members: &[(u64, u64)], program_ns: u64) -> Severity {
     let (short, long): (Vec<_>, Vec<_>) =
         members.iter().partition(|(harm_ns, _)| is_short(*harm_ns));

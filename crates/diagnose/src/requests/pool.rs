@@ -58,8 +58,9 @@ impl PoolDigest {
     }
 }
 
-/// Returns how long `thread` waited for a connection before a request that began at `begin_ns`. The request before it there
-/// was another thread's, and had its response at `free_ns`.
+/// Returns how long `thread` waited for a free connection before its request of `begin_ns`. Another
+/// thread used the connection before, until its response came at `free_ns`. `None`: no wait was
+/// seen.
 pub fn wait_before(
     history: &History,
     (thread, endpoint): (ThreadId, EndpointId),

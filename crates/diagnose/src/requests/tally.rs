@@ -121,7 +121,8 @@ impl RequestTable {
         }
     }
 
-    /// A connection ended while a request waited for its response: if that was a reset, this is what it answered.
+    /// Counts a request without a response, as its connection ended: as cut off by a reset, unanswered, or as a
+    /// farewell.
     pub(super) fn count_reset(
         &mut self,
         id: EndpointId,

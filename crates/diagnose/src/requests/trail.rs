@@ -244,8 +244,8 @@ impl Trail {
         self.add(begin_ns, part, thread, StepSubject { behind, ..none });
     }
 
-    /// The same of time in which the request lay unread, and the thread began to serve so many others. They are taken: the
-    /// first step of that time says how many.
+    /// Adds a step in which the request lay unread, while the thread served `behind` other
+    /// requests. Only the first such step says how many: `behind` becomes 0.
     pub fn add_unread(&mut self, begin_ns: u64, thread: ThreadId, behind: &mut u64) {
         if begin_ns >= self.at_ns {
             return;

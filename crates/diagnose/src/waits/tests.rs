@@ -85,7 +85,7 @@ fn titles(report: &WaitReport) -> Vec<(String, u64, u64)> {
     report.groups.iter().map(counts).collect()
 }
 
-/// Makes the same list of milliseconds and names.
+/// Turns expected (title, waits, blocked ms) into the type that [`titles`] returns.
 fn expected(groups: &[(&str, u64, u64)]) -> Vec<(String, u64, u64)> {
     let owned = |(title, count, ms): &(&str, u64, u64)| ((*title).to_owned(), *count, *ms);
     groups.iter().map(owned).collect()

@@ -26,7 +26,7 @@ impl<T> ForkMutex<T> {
         self.lock().then(|| self.run_and_unlock(work))
     }
 
-    /// Returns the same, but none as well if another thread has the lock.
+    /// Calls `work` with the locked value; `None` at once if any thread has the lock.
     pub(crate) fn try_with<R>(&self, work: impl FnOnce(&mut T) -> R) -> Option<R> {
         // SAFETY: the mutex is initialised and never moves, as the lock is a static.
         let taken = unsafe { libc::pthread_mutex_trylock(self.mutex.get()) } == 0;

@@ -33,7 +33,7 @@ pub(super) fn logging_client(variant: Variant, dice: &mut SeededDice) -> Scene {
     )
 }
 
-/// Plants the same client among 200 healthy connections.
+/// Plants a client that writes each request in two calls, beside 200 healthy connections.
 pub(super) fn one_among_200(variant: Variant, dice: &mut SeededDice) -> Scene {
     let mut scene = write_write_read(variant, dice);
     let pause_us = dice.between(30_000, 70_000);

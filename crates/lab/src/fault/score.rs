@@ -183,7 +183,7 @@ fn of_workloads(truth: &Value) -> BTreeSet<NamedFinding> {
     also_true
 }
 
-/// Returns the same of the programs that ran beside, by process.
+/// Returns findings that are true of the programs beside the workload, each of its process.
 fn of_others(truth: &Value) -> BTreeSet<NamedFinding> {
     let others = list_values(truth, "beside").filter_map(|other| {
         let process = ScoredSubject::process(other["pid"].as_u64()?);

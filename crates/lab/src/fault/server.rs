@@ -8,7 +8,8 @@ fn server_scene(variant: Variant, dice: &mut SeededDice, work: &str) -> Scene {
     server_scene_of_rounds(variant, dice, work, rounds)
 }
 
-/// Makes the same scene with `rounds` requests.
+/// Makes the scene of a `task-server`, with a client that sends `rounds` requests and pauses
+/// between them.
 fn server_scene_of_rounds(
     variant: Variant,
     dice: &mut SeededDice,

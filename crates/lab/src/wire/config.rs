@@ -233,7 +233,7 @@ impl Default for WireConfig {
 }
 
 impl WireConfig {
-    /// Returns the same impairment both ways.
+    /// Makes a wire with the same delay, rate and losses in both directions.
     pub fn both(direction: DirectionConfig) -> Self {
         WireConfig {
             a_to_b: direction.clone(),

@@ -83,8 +83,8 @@ impl Ord for PacketInFlight {
     }
 }
 
-/// Locks the state, also after another thread died with the lock. The counters are still the best
-/// account there is.
+/// Locks the state of the wire, even if a thread panicked while it held the lock: the counters are
+/// still the best account.
 pub(crate) fn lock(state: &Mutex<WireState>) -> MutexGuard<'_, WireState> {
     state.lock().unwrap_or_else(PoisonError::into_inner)
 }

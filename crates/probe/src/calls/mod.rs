@@ -4,7 +4,9 @@
 use table::manifest::Coverage;
 use table::{Columns, TableId, tables};
 
-use crate::interface::features::{Levels, RECEIVE, SCHED_SWITCH, SEND, Tracepoint, tracepoint};
+use crate::interface::features::{
+    Levels, RECEIVE_END, SCHED_SWITCH, SEND_END, Tracepoint, tracepoint,
+};
 use crate::interface::{
     Detail, HooksError, KernelCounts, Probe, ProbeCount, ProbeOutput, REENTERED, Source, Support,
 };
@@ -19,8 +21,8 @@ unsafe impl Wire for call_batch {}
 /// The ledger and the call log need all of them: a ledger that does not see sends would call every
 /// wait for the application something else.
 pub(crate) static HOOKS: [Tracepoint; 4] = [
-    tracepoint(SEND, "6.3").of_windows(),
-    tracepoint(RECEIVE, "6.3").of_windows(),
+    tracepoint(SEND_END, "6.3").of_windows(),
+    tracepoint(RECEIVE_END, "6.3").of_windows(),
     tracepoint("tcp_probe", "4.16").of_windows(),
     SCHED_SWITCH,
 ];
@@ -70,7 +72,7 @@ impl Probe for Calls {
             let batches = &kernel.maps().call_batches;
             count = kernel.batches(batches, |it: &call_batch| it.batch)?;
         }
-        let refused = kernel.refused_runs_at(SEND)? + kernel.refused_runs_at(RECEIVE)?;
+        let refused = kernel.refused_runs_at(SEND_END)? + kernel.refused_runs_at(RECEIVE_END)?;
         count.miss(REENTERED, refused);
         Ok(count)
     }

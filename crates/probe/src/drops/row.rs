@@ -99,7 +99,7 @@ pub(super) fn reason_name(key: &drop_key, names: &KernelNames) -> Option<String>
     Some(name.map_or_else(|| format!("{number:#x}"), str::to_owned))
 }
 
-/// Returns whether such drops are no problem, by reason or place.
+/// Returns whether drops with this reason, or at this place, are no problem.
 pub(super) fn is_ordinary(key: &drop_key, names: &KernelNames) -> bool {
     if drop_kind(u32::from(key.kind)) != drop_kind::DROP_PACKET {
         return false;

@@ -120,8 +120,8 @@ impl Features {
             .collect()
     }
 
-    /// Returns the programs at functions in place of such tracepoints: between windows they return
-    /// at once.
+    /// Returns the programs at functions in place of tracepoints that are needed only during
+    /// windows: between windows they return at once.
     pub(super) fn window_stand_ins(&self) -> Vec<&'static str> {
         let all = list_hooks().into_iter().filter(|hook| hook.is_of_windows);
         let functions = all.flat_map(|hook| self.stand_ins(hook));

@@ -76,8 +76,8 @@ impl<'obj> Hooks<'obj> {
         Self::load_with(storage, &what, Features::probe()?)
     }
 
-    /// Returns the same, with calls and waits in windows only, and without messages and ledgers. None is open at first:
-    /// [`open_window`](Self::open_window).
+    /// Loads the programs for windows: calls and waits are seen in windows only, messages and
+    /// ledgers never. No window is open at first: see [`open_window`](Self::open_window).
     pub fn load_for_windows(
         storage: &'obj mut Storage,
         selection: &Selection,

@@ -127,17 +127,17 @@ const fn of_tcp(
 
 /// All of one family stand in for a tracepoint together, or none. Functions of TCP do where those of IP are not there.
 pub(crate) const FUNCTIONS: [Function; 13] = [
-    of_sockets("inet_sendmsg", 3, SEND, SocketFamily::Inet),
-    of_sockets("inet6_sendmsg", 3, SEND, SocketFamily::Inet),
-    of_tcp("tcp_sendmsg", 3, SEND, "tcp_sendmsg"),
-    of_sockets("unix_stream_sendmsg", 3, SEND, SocketFamily::Unix),
-    of_sockets("unix_seqpacket_sendmsg", 3, SEND, SocketFamily::Unix),
-    of_sockets("inet_recvmsg", 4, RECEIVE, SocketFamily::Inet),
-    of_sockets("inet6_recvmsg", 4, RECEIVE, SocketFamily::Inet),
-    of_tcp("tcp_recvmsg", 5, RECEIVE, "tcp_recvmsg"),
-    of_tcp("tcp_recvmsg", 6, RECEIVE, "tcp_recvmsg_nonblock"),
-    of_sockets("unix_stream_recvmsg", 4, RECEIVE, SocketFamily::Unix),
-    of_sockets("unix_seqpacket_recvmsg", 4, RECEIVE, SocketFamily::Unix),
+    of_sockets("inet_sendmsg", 3, SEND_END, SocketFamily::Inet),
+    of_sockets("inet6_sendmsg", 3, SEND_END, SocketFamily::Inet),
+    of_tcp("tcp_sendmsg", 3, SEND_END, "tcp_sendmsg"),
+    of_sockets("unix_stream_sendmsg", 3, SEND_END, SocketFamily::Unix),
+    of_sockets("unix_seqpacket_sendmsg", 3, SEND_END, SocketFamily::Unix),
+    of_sockets("inet_recvmsg", 4, RECEIVE_END, SocketFamily::Inet),
+    of_sockets("inet6_recvmsg", 4, RECEIVE_END, SocketFamily::Inet),
+    of_tcp("tcp_recvmsg", 5, RECEIVE_END, "tcp_recvmsg"),
+    of_tcp("tcp_recvmsg", 6, RECEIVE_END, "tcp_recvmsg_nonblock"),
+    of_sockets("unix_stream_recvmsg", 4, RECEIVE_END, SocketFamily::Unix),
+    of_sockets("unix_seqpacket_recvmsg", 4, RECEIVE_END, SocketFamily::Unix),
     of_tcp("sock_def_readable", 1, "sk_data_ready", "sock_def_readable"),
     of_tcp(
         "tcp_sendmsg_locked",
@@ -148,9 +148,9 @@ pub(crate) const FUNCTIONS: [Function; 13] = [
 ];
 
 /// The tracepoint at the end of send calls.
-pub(crate) const SEND: &str = "sock_send_length";
+pub(crate) const SEND_END: &str = "sock_send_length";
 /// The tracepoint at the end of receive calls.
-pub(crate) const RECEIVE: &str = "sock_recv_length";
+pub(crate) const RECEIVE_END: &str = "sock_recv_length";
 
 /// Returns the programs of a hook in any kernel: at the tracepoint, and at the functions in its place.
 pub(crate) fn programs_at(hook: &str) -> Vec<String> {

@@ -48,7 +48,8 @@ pub(crate) enum SpanKey {
 }
 
 impl SpanKey {
-    /// Returns whether one thread begins and ends such spans: the last begun ends first.
+    /// Returns whether one thread begins and ends spans of this key: of them the last begun ends
+    /// first.
     fn is_of_thread(self) -> bool {
         match self {
             Self::Task { .. } | Self::Event { .. } | Self::Sync { .. } => true,

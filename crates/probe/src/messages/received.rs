@@ -6,7 +6,7 @@ use table::{Columns, TableId};
 
 use super::{DATAGRAM, known_time};
 use crate::calls;
-use crate::interface::features::{Levels, RECEIVE, Tracepoint, tracepoint};
+use crate::interface::features::{Levels, RECEIVE_END, Tracepoint, tracepoint};
 use crate::interface::{
     Detail, HooksError, KernelCounts, Probe, ProbeCount, ProbeOutput, REENTERED, Source, Support,
 };
@@ -87,7 +87,7 @@ impl Probe for ReceivedProbe {
         let batches = &kernel.maps().received_batches;
         let mut count = kernel.batches(batches, |it: &received_batch| it.batch)?;
         let takes = &kernel.programs().handle_tcp_rcv_space_adjust;
-        let refused = kernel.refused_runs_at(RECEIVE)? + kernel.refused_runs(&[takes])?;
+        let refused = kernel.refused_runs_at(RECEIVE_END)? + kernel.refused_runs(&[takes])?;
         count.miss(REENTERED, refused);
         Ok(count)
     }

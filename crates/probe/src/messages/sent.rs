@@ -5,7 +5,7 @@ use table::tables::{SentMessage, SentMessages};
 use table::{Columns, TableId};
 
 use super::{DATAGRAM, known_time};
-use crate::interface::features::{Levels, SEND, Tracepoint, tracepoint};
+use crate::interface::features::{Levels, SEND_END, Tracepoint, tracepoint};
 use crate::interface::{
     Detail, HooksError, KernelCounts, Probe, ProbeCount, ProbeOutput, REENTERED, Source, Support,
 };
@@ -62,7 +62,7 @@ impl Probe for SentProbe {
         }
         let batches = &kernel.maps().sent_batches;
         let mut count = kernel.batches(batches, |it: &sent_batch| it.batch)?;
-        count.miss(REENTERED, kernel.refused_runs_at(SEND)?);
+        count.miss(REENTERED, kernel.refused_runs_at(SEND_END)?);
         // too many threads wait for room in one socket
         let lost = kernel.variables().map_or(0, |it| it.lost_sends);
         count.miss("threads_waiting", lost);

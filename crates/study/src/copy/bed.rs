@@ -138,7 +138,7 @@ impl TestBed {
         }
     }
 
-    /// Returns the same at the client's end.
+    /// Returns a command that runs a program at the client's end; `None`: that end is another host.
     pub(super) fn command_at_client(&self, program: &str) -> Option<Command> {
         match &self.ends {
             EndLocation::Local { client, .. } => Some(client.command(program)),

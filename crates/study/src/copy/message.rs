@@ -40,7 +40,7 @@ impl MessagePool {
         Self::fill_memory(PoolMemory::Heap(blocks.collect()), slots, field_bytes)
     }
 
-    /// Returns the same in huge pages; the reason where the kernel gives none.
+    /// Allocates `slots` messages of `size` bytes in huge pages.
     ///
     /// # Errors
     /// When the kernel refuses the advice, or gave ordinary pages.

@@ -52,7 +52,7 @@ impl RunOptions {
         2 * self.window.max(2)
     }
 
-    /// Returns the same as arguments.
+    /// Returns these options as command-line arguments.
     pub(super) fn arguments(&self) -> Vec<String> {
         let mut words: Vec<String> = Vec::new();
         for (name, value) in [

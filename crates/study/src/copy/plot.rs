@@ -330,7 +330,7 @@ fn check_drawable(series: &[ChartSeries], name: &str, x: &str) -> Result<(), Str
     Ok(())
 }
 
-/// Returns the same look for a variant in all figures.
+/// Returns the number of a variant's look, the same in all figures.
 fn variant_style(variant: &str) -> usize {
     let known = ALL.iter().position(|known| known.name() == variant);
     known.unwrap_or(super::svg::STYLES)

@@ -253,7 +253,7 @@ impl ServerScene<'_> {
         LabProcess::start(load)?.finish()
     }
 
-    /// The same, while every message of the server is recorded.
+    /// Sends requests to the server while every message of the server is recorded into a file.
     pub(super) fn record(&self, requests: usize, into: &Path) -> Result<(), LabError> {
         let mut recorder = Command::new(&self.stage.program);
         recorder.args([

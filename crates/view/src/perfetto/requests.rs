@@ -146,8 +146,8 @@ fn thread(step: &PathStep) -> Option<(u32, u32)> {
     Some((step.process.as_ref()?.pid?, step.tid?))
 }
 
-/// Returns the steps as parts of a span that begins at `begin_ns` after the request; what is missing between them has no
-/// name of a part.
+/// Returns the request's steps, each with its length in ns, for a span that begins `begin_ns` after
+/// the request. A gap between them becomes a part "steps that are not kept".
 fn step_events(path: &[PathStep], begin_ns: u64) -> Vec<(u64, TraceEvent<'static>)> {
     let part = |name| TraceEvent {
         name,

@@ -9,7 +9,8 @@ use crate::layout::{Style, TextLayout, TextOptions};
 /// Entries of a list that are drawn unless the user asks for more.
 const SHOWN: usize = 10;
 
-/// Returns the first sentence.
+/// Returns the first sentence of the report on an imported trace: its sources, spans, threads and
+/// length.
 pub fn headline(trace: &ImportedTrace) -> String {
     let sources: Vec<&str> = trace.sources.iter().map(|it| it.name()).collect();
     let on = match trace.cpus {

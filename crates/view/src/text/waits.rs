@@ -435,7 +435,7 @@ fn histogram_bar(cells: &[DurationCell], boundary_ns: u64, room: usize) -> Strin
     columns.collect()
 }
 
-/// Returns the quarters of a doubling up to a duration.
+/// Returns the number of a duration's histogram cell: each doubling of nanoseconds has four.
 fn quarter_index(ns: u64) -> usize {
     let doublings = ns.max(4).ilog2();
     doublings as usize * 4 + ((ns >> (doublings - 2)) & 3) as usize

@@ -141,7 +141,8 @@ fn is_path_limited(other: &ConnectionSubject) -> bool {
     ns * 2 > other.judged.life_ns
 }
 
-/// The other connection's own problem, which comes first.
+/// Returns advice about the other connection's own problem, by its longest stage; `None`: no such
+/// stage is known.
 fn fix_first(other: &ConnectionSubject) -> Option<Advice> {
     let identity = other.identity()?;
     let stages = other.judged.stages.iter();

@@ -126,7 +126,7 @@ impl FlagTimes {
         self.no_other.add(Some(!flags.is_any_raised()), length_ns);
     }
 
-    /// Adds the intervals of the ledger.
+    /// Adds the time of the round-trip ledger's intervals, and which of them had a delayed ACK.
     pub fn add_rtt(&mut self, intervals: &[RttInterval], min_rtt_us: Option<u32>) {
         for interval in intervals {
             let late = delayed_ack(interval, min_rtt_us);

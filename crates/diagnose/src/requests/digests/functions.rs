@@ -87,7 +87,8 @@ impl FunctionDigest {
         self.largest_function(self.processes.get(&pid)?)
     }
 
-    /// Returns the same of a thread.
+    /// Returns the function that took most of a thread's CPU time, and its share of that; `None`:
+    /// no sample has a name.
     pub fn of_thread(&self, tid: u32) -> Option<(&str, f64)> {
         self.largest_function(self.threads.get(&tid)?)
     }

@@ -88,7 +88,7 @@ impl RequestFinding {
         }
     }
 
-    /// Returns the same about a program.
+    /// Makes a finding about a program, with neither harm nor text: the caller fills in the rest.
     pub fn without_harm() -> Self {
         Self {
             parts: Vec::new(),
@@ -113,7 +113,7 @@ impl RequestFinding {
         }
     }
 
-    /// Returns the same with harm.
+    /// Makes a finding about a service that loses the time of `harm`; the caller fills in the text.
     pub fn from_harm(case: &ServiceCase<'_>, harm: &PartHarm, remedy: Remedy) -> Self {
         Self {
             harm_ns: harm.ns,

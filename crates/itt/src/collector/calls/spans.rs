@@ -45,7 +45,7 @@ pub(super) extern "C" fn task_begin_overlapped(
     begin(RecordCode::TaskBegin, 1, domain, None, (id, parent), name);
 }
 
-/// Records the begin of such a task, with the program's own time.
+/// Records the begin of a task that may overlap others, with the program's own time.
 pub(super) extern "C" fn task_begin_overlapped_ex(
     domain: *const DomainHandle,
     clock: *const c_void,
