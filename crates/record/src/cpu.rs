@@ -66,7 +66,7 @@ impl CpuUse {
         }
     }
 
-    /// A process that is gone is forgotten.
+    /// Adds the row of a process and its threads; forgets a process that is gone.
     fn read(&mut self, pid: u32, mut threads: Threads, rows: &mut ProcessSamples) {
         if let Some(row) = threads.read(pid) {
             rows.push(row);

@@ -76,7 +76,7 @@ impl IdlePriority {
         }
     }
 
-    /// A sign of life by the thread itself.
+    /// Counts a sign of life, which the thread itself gives.
     pub(crate) fn note_alive(&self) {
         self.alive_count.fetch_add(1, Ordering::Relaxed);
     }

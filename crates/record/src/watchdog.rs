@@ -71,7 +71,7 @@ impl Watchdog {
 }
 
 impl Drop for Watchdog {
-    /// The thread is as fast as others again.
+    /// Gives the collector ordinary priority again, and ends the watchdog's thread.
     fn drop(&mut self) {
         self.collector.raise_priority();
         // An event counter of zero takes one, and the thread ends with it.

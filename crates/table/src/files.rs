@@ -103,7 +103,7 @@ impl Temporary {
         &self.0
     }
 
-    /// The file has another name by now.
+    /// Lets go of the file without removing it, as it has another name by now.
     fn keep_file(mut self) {
         self.0.clear();
     }

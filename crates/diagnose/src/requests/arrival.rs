@@ -23,8 +23,9 @@ pub fn of_unread(
     }
 }
 
-/// Returns it where nobody saw how long the byte had been unread: when the other end sent it (`sent_ns`), or a thread
-/// was woken for it since the call before; else the end of the call.
+/// Returns when a byte arrived, ns, where nobody saw how long it had been unread. That is when the
+/// other end sent it (`sent_ns`), or a thread was woken for it since the call before; else the end
+/// of the call.
 pub fn of_unseen(
     endpoint: &Endpoint,
     start_ns: Option<u64>,

@@ -286,7 +286,8 @@ impl History {
         self.count(thread, |counts| counts.add(timer_ns));
     }
 
-    /// The same of a wait for a timer with a length that is not known well.
+    /// Counts a wait for a timer by the thread's process, where the timer's length is not known
+    /// well.
     pub fn count_due(&self, thread: ThreadId, timer_ns: u64) {
         self.count(thread, |counts| counts.add_due(timer_ns));
     }

@@ -117,7 +117,7 @@ impl LongWorkLog {
         self.restart(end_ns);
     }
 
-    /// The thread could run, and did not until then.
+    /// Adds the time in which the thread could run, and did not until `end_ns`.
     pub fn preempt(&mut self, end_ns: u64, preemption: &ThreadPreemption) {
         if end_ns > self.since_ns {
             self.without_cpu_ns += preemption.off_cpu_ns;
@@ -144,7 +144,7 @@ impl LongWorkLog {
         wait
     }
 
-    /// The thread worked for a request until then, since the last call or wait.
+    /// Notes that the thread worked for a request until `end_ns`, since the last call or wait.
     fn extend(&mut self, served: EndpointId, offset: Option<u64>, end_ns: u64) {
         let is_same = |open: &LongWork| open.served == served && open.end_ns == self.since_ns;
         if !self.open.as_ref().is_some_and(is_same) {

@@ -118,7 +118,8 @@ impl PathFinder<'_> {
         }
     }
 
-    /// The thread ran since `begin_ns`, as far as that is known.
+    /// Adds a step in which the thread ran from `begin_ns` on; the step has no known part where no
+    /// wait could be seen.
     fn run(&self, context: &PathContext, at: &mut Position, begin_ns: u64, trail: &mut Trail) {
         let is_known = self.has_waits && self.history.get(at.thread).is_known_since(begin_ns);
         let part = match is_known {
@@ -128,8 +129,9 @@ impl PathFinder<'_> {
         self.account_work(context, at, (begin_ns, part), trail);
     }
 
-    /// The thread worked since `begin_ns`, or was kept from it: for this request, or for another that this one waited
-    /// behind, unless it waited for something else anyway. While the thread had no CPU, this one waited for a CPU, too.
+    /// Adds the thread's work since `begin_ns`, or what kept it from work: for this request, or for
+    /// another that this one waited behind, unless it waited for something else anyway. While the
+    /// thread had no CPU, this one waited for a CPU, too.
     fn account_work(
         &self,
         context: &PathContext,
@@ -212,8 +214,8 @@ impl PathFinder<'_> {
         }
     }
 
-    /// The thread could run, and did not. A sum of short times is put at the end of the last of them, and not before what
-    /// the thread did last.
+    /// Adds the time in which the thread could run, and did not. A sum of short times is put at the
+    /// end of the last of them, and not before what the thread did last.
     fn pass_preemption(
         &self,
         context: &PathContext,

@@ -227,7 +227,7 @@ impl Trail {
         });
     }
 
-    /// The same of time that a thread spent for the request of another connection.
+    /// Adds time that a thread spent for the request of another connection.
     pub fn add_behind(&mut self, begin_ns: u64, thread: Option<ThreadId>, other: EndpointId) {
         if begin_ns >= self.at_ns {
             return;

@@ -25,7 +25,8 @@ impl RequestTable {
         present.map_or(0, |(begin_ns, _)| begin_ns)
     }
 
-    /// A row of this time follows: ends the windows before, and begins its own.
+    /// Ends the windows before `now_ns`, the time of the next row, and begins those that have begun
+    /// by then.
     pub(super) fn begin_windows(&mut self, now_ns: u64) {
         while let Some((begin_ns, _)) = self.windows.get(self.windows_begun)
             && begin_ns <= now_ns
@@ -48,7 +49,8 @@ impl RequestTable {
         self.runs.values_mut().for_each(|run| run.cut());
     }
 
-    /// A window ended while a connection went on, or after it was closed.
+    /// Ends a connection's open request at the end of a window: the connection went on, or closed
+    /// before.
     fn cut_connection(&mut self, id: EndpointId, end_ns: u64) {
         let closed_ns = self.endpoints.get(id).closed_ns;
         if closed_ns.is_some_and(|ns| ns <= end_ns) {

@@ -19,7 +19,7 @@ pub struct CallBytes {
 }
 
 impl CallBytes {
-    /// Makes it from a row's fields; `None`: the call moved nothing.
+    /// Makes a moving call from a row's fields; `None`: the call moved nothing.
     pub fn new(
         end_ns: u64,
         is_send: bool,

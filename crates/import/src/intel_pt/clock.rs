@@ -103,7 +103,7 @@ impl PtClock {
         self.cycles = Some((self.now, 0));
     }
 
-    /// A TMA packet, which belongs to the TSC packet before.
+    /// Takes the numbers of a TMA packet, which belongs to the TSC packet before.
     pub(crate) fn tma(&mut self, ctc: u16, fast: u16) {
         if self.ratios.tsc_ctc.1 == 0 {
             return;

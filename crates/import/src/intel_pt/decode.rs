@@ -139,7 +139,7 @@ impl<'a> Decoder<'a> {
         }
     }
 
-    /// The packet just read is to be read again.
+    /// Puts the packet just read back, so that it is read again.
     pub(super) fn unread(&mut self) {
         self.step = 0;
     }

@@ -31,9 +31,10 @@ impl DeliveryPace {
         self.again_bytes = 0;
     }
 
-    /// The network was the limit for `ns` until now. `is_lost`: the congestion window has not regained its value before a loss.
-    /// `is_whole`: no byte is missing. While one is, the ACK says nothing of what arrived after it, and then of all at once
-    /// (RFC 9293, 3.4): a rate that begins or ends there would not be right.
+    /// Adds `ns` until now in which the network was the limit. `is_lost`: the congestion window has
+    /// not regained its value before a loss. `is_whole`: no byte is missing. While one is, the ACK
+    /// says nothing of what arrived after it, and then of all at once (RFC 9293, 3.4): a rate that
+    /// begins or ends there would not be right.
     pub fn add(
         &mut self,
         row: &mut TcpStage,

@@ -81,7 +81,7 @@ impl NameTable {
         self.queue.push(region, definition);
     }
 
-    /// A forked child writes into chunks of its own. The parent writes what still waits.
+    /// Begins chunks of its own in a forked child. The parent writes what still waits.
     pub(crate) fn check_process(&mut self, region: &Region) {
         let process = std::process::id();
         if self.process != process {

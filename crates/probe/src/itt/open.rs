@@ -200,7 +200,8 @@ impl Open {
         ends.push_back((self.reading, end));
     }
 
-    /// The ring was read once more.
+    /// Notes that the ring was read once more, and forgets ends that came too long before their
+    /// begins.
     pub(crate) fn forget_early_ends(&mut self) {
         self.reading += 1;
         if self.early_len == 0 {

@@ -96,7 +96,7 @@ impl Controller {
         }
     }
 
-    /// The window has ended by itself.
+    /// Notes that the open window has ended by itself.
     pub(super) fn end(&mut self) {
         self.state = WindowState::Closed(None);
     }

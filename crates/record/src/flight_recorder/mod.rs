@@ -310,7 +310,7 @@ impl<'a> FlightRecorder<'a> {
             .push(window_row(message, why, times, [None; 2]));
     }
 
-    /// The parts of a window that were not kept before.
+    /// Adds to `new` those parts of a window that were not kept before.
     fn keep_window(&mut self, mut window: Window, new: &mut Vec<Window>) {
         // what cannot be read yet may be wanted again
         window.until_ns = window.until_ns.min(Flight::readable_until_ns());

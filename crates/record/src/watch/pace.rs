@@ -30,12 +30,12 @@ impl Pace {
         }
     }
 
-    /// A poll took so much CPU time.
+    /// Adds the CPU time of a poll to the mean cost of polls.
     pub(crate) fn note_poll(&mut self, cpu_ns: u64) {
         follow(&mut self.poll_cost_ns, cpu_ns);
     }
 
-    /// A snapshot took so much CPU time.
+    /// Adds the CPU time of a snapshot to the mean cost of snapshots.
     pub(crate) fn note_snapshot(&mut self, cpu_ns: u64) {
         follow(&mut self.snapshot_cost_ns, cpu_ns);
     }

@@ -106,7 +106,7 @@ impl CpuTimeline {
         }
     }
 
-    /// The CPU goes to another thread.
+    /// Gives the CPU to another thread at `time_ns`.
     pub fn switch(
         &mut self,
         time_ns: u64,

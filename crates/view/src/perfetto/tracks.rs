@@ -58,7 +58,7 @@ impl<'a> TraceDrawing<'a> {
         Ok(track)
     }
 
-    /// The name that a thread gave itself.
+    /// Writes the name that a thread gave itself.
     pub(super) fn name_thread(&mut self, pid: u32, tid: u32, name: &str) -> io::Result<()> {
         let (process, track) = (self.process(pid)?, self.thread(pid, tid)?);
         let of = TrackKind::Thread(pid, tid, Some(name));

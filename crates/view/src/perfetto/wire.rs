@@ -22,13 +22,13 @@ impl WireMessage {
         self.bytes.clear();
     }
 
-    /// A field of type `uint32`, `uint64`, `bool`, or an enum.
+    /// Writes a field of type `uint32`, `uint64`, `bool`, or an enum.
     pub(super) fn put_unsigned(&mut self, field: u32, value: u64) {
         self.write_tag(field, VARINT);
         self.varint(value);
     }
 
-    /// A field of type `int32` or `int64`: two's complement, not zigzag.
+    /// Writes a field of type `int32` or `int64`: two's complement, not zigzag.
     pub(super) fn put_signed(&mut self, field: u32, value: i64) {
         self.put_unsigned(field, value.cast_unsigned());
     }

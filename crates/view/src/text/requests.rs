@@ -344,7 +344,7 @@ pub fn request_text(report: &RequestReport, request: &RequestRow, options: &Text
     layout.finish()
 }
 
-/// A line for each of the longest steps, in the order of time.
+/// Draws a line for each of the longest steps, in the order of time.
 fn draw_waterfall(layout: &mut TextLayout, request: &RequestRow) {
     let mut by_length: Vec<u64> = request.path.iter().map(|step| step.ns).collect();
     by_length.sort_unstable_by(|a, b| b.cmp(a));

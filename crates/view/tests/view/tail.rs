@@ -142,7 +142,7 @@ impl Made {
         self.pause();
     }
 
-    /// The thread waits for the next.
+    /// Lets the thread wait 5 µs for the next message.
     fn pause(&mut self) {
         let times = (self.now_ns, self.now_ns + 5_000);
         self.waits("epoll", times);

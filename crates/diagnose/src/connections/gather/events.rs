@@ -101,7 +101,7 @@ impl EventDigest {
         }
     }
 
-    /// The receiver already had the last retransmission.
+    /// Removes the last `segments` losses: the receiver already had what was retransmitted.
     fn take_back(&mut self, segments: u32) {
         if self.losses_ns.len() < MOST_LOSSES {
             let left = self.losses_ns.len().saturating_sub(segments as usize);

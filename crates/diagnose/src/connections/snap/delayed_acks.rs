@@ -60,7 +60,8 @@ mod tests {
         }
     }
 
-    /// A path of 100 µs, on which the timer takes 42 ms.
+    /// Returns the share of delayed ACKs that the rule estimates for a path of 100 µs, with a timer
+    /// of 42 ms.
     fn share(delayed: u64, at_once: u64) -> Option<f64> {
         let of_all = interval(
             delayed * 42_000 + at_once * 100,

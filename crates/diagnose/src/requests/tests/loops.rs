@@ -19,7 +19,8 @@ impl Rows {
         self.waits.push(wait(70, times, WaitObject::Epoll, conn));
     }
 
-    /// The same, with a time limit.
+    /// Adds a wait of the event loop that a request on `conn` ended, with a time limit until
+    /// `due_ms`.
     fn epoll_until(&mut self, start_ms: u64, end_ms: u64, due_ms: u64, conn: u64) {
         self.epoll(start_ms, end_ms, Some(conn));
         let wait = self.waits.last_mut().expect("it");

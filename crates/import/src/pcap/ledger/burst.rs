@@ -55,7 +55,7 @@ impl BurstWatch {
         }
     }
 
-    /// All that was lost is acknowledged.
+    /// Ends the recovery, as all lost data is acknowledged.
     pub fn recover(&mut self, row: &mut TcpStage, now_ns: u64) {
         if let Some(lost_ns) = self.0.take().and_then(|burst| burst.lost_ns) {
             row.burst_loss_ns += now_ns.saturating_sub(lost_ns);

@@ -256,7 +256,7 @@ impl StageLedger {
         self.row.max_send_queue_bytes = self.row.max_send_queue_bytes.max(flight);
     }
 
-    /// Data was retransmitted. `unseen`: bytes that were sent before and did not pass.
+    /// Adds a retransmission of data. `unseen`: bytes that were sent before and did not pass.
     pub fn resend(
         &mut self,
         now_ns: u64,
@@ -305,7 +305,8 @@ impl StageLedger {
             .lose(&mut self.row, first, (is_large, self.sent_ns));
     }
 
-    /// The first of a recovery follows a duplicate ACK at once, as new data would (RFC 5681, 3.2).
+    /// Adds a fast retransmission of `bytes` bytes. The first of a recovery follows a duplicate ACK
+    /// at once, as new data would (RFC 5681, 3.2).
     fn resend_fast(&mut self, now_ns: u64, bytes: i64) {
         let is_first = self.recovery.is_none_or(|it| !it.is_fast);
         self.judge_until(now_ns, is_first.then_some(bytes));
@@ -470,7 +471,7 @@ impl StageLedger {
         }
     }
 
-    /// The connection ended, or the capture did.
+    /// Ends the open stall or interval at `now_ns`, when the connection or the capture ended.
     pub fn finish(&mut self, now_ns: u64, is_closed: bool) {
         match self.stall.is_some() {
             true => self.end_stall(now_ns, None),

@@ -144,7 +144,8 @@ pub(super) struct StoppedParent {
 }
 
 impl Drop for StoppedParent {
-    /// Lets it end by itself: who kills it may stand still for ever, by its last signal.
+    /// Lets the process that stops this one end by itself: who kills it may stand still for ever,
+    /// by its last signal.
     fn drop(&mut self) {
         drop(self.stopper.0.stdin.take());
         // fails only for a process that has been waited for
