@@ -463,7 +463,7 @@ impl Connection {
     pub fn pass_time(&mut self, now_ns: u64, rows: &mut RowSet) -> bool {
         let run = self
             .runs
-            .take(now_ns.saturating_sub(super::turns::RUN_PAUSE_NS));
+            .take_run(now_ns.saturating_sub(super::turns::RUN_PAUSE_NS));
         self.write_run(run, rows);
         self.due_ns() <= now_ns
     }
