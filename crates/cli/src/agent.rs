@@ -14,10 +14,10 @@ Examples:
   whylat agent --check --config /etc/whylat/agent.toml
   sudo whylat agent --config /etc/whylat/agent.toml
 
-Variables: OTEL_EXPORTER_OTLP_ENDPOINT and others send metrics and findings of
-each interval to an OpenTelemetry collector, as [otlp] endpoint does.
-Then [ship] target may be empty: no files are written.
-WHYLAT_METRICS_TOKEN is what Prometheus must show.")]
+Variables: OTEL_EXPORTER_OTLP_ENDPOINT and others name the OpenTelemetry
+collector to which the agent sends metrics and findings of each interval, as
+[otlp] endpoint does. Then [ship] target may be empty: no files are written.
+WHYLAT_METRICS_TOKEN is the token that Prometheus must send.")]
 pub(crate) struct Agent {
     /// Configuration file (TOML); SIGHUP reads it again
     #[arg(long, value_name = "FILE")]

@@ -33,7 +33,7 @@ Examples:
   sudo whylat check --limit connections=1 --limit share.nagle=0.05 -- ./client
   sudo whylat check --format junit -o whylat.xml -- ./client
 
-Exit codes: 0 passed, 4 failed the check, 3 passed but a recording is not whole,
+Exit codes: 0 passed, 4 failed the check, 3 passed but a recording is incomplete,
 1 the command failed, 2 wrong usage")]
 pub(crate) struct CheckArgs {
     /// Compare counts with this file, or with whylat-baseline.json in this directory
@@ -42,13 +42,13 @@ pub(crate) struct CheckArgs {
     /// Write the counts of these runs to a file to commit; findings do not fail then
     #[arg(long, value_name = "PATH", conflicts_with = "baseline")]
     write_baseline: Option<PathBuf>,
-    /// Let this rule pass; may be given several times
+    /// Do not fail on findings of this rule; may be given several times
     #[arg(long, value_name = "RULE", value_parser = parse_rule)]
     allow: Vec<RuleId>,
-    /// The most of a count, of findings of a rule, or share.STAGE of the time; may be given several times
+    /// Fail above this value of a count, of findings of a rule, or of share.STAGE; may be given several times
     #[arg(long, value_name = "NAME=VALUE")]
     limit: Vec<CheckLimit>,
-    /// Run the command so often; the median counts
+    /// Run the command N times; the median of each count decides
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1_000))]
     repeat: u32,
     /// Under sudo, run the command as root instead of as the invoking user

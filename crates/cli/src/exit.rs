@@ -5,7 +5,7 @@ pub(crate) const FAILED: u8 = 1;
 /// Done, but the data is partial: events were lost, or the recording is damaged or was not closed in order.
 pub(crate) const INCOMPLETE: u8 = 3;
 
-/// A check found what it must not.
+/// A check failed: the command got worse.
 pub(crate) const CHECK_FAILED: u8 = 4;
 
 /// Returns the code for finished work.

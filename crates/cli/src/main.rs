@@ -72,7 +72,7 @@ Exit codes:
   2  wrong usage
   3  done, but the data is partial: events were lost, or the recording is
      damaged or was not closed in order
-  4  `check` found what it must not
+  4  `check` failed: the command got worse
   `run` returns the status of its command; 128 + signal; 126 or 127: the
   command did not start"
 )]

@@ -58,7 +58,7 @@ signal (OTEL_EXPORTER_OTLP_TRACES_ENDPOINT); OTEL_RESOURCE_ATTRIBUTES.
 Options come first.
 
 Exit codes: 0 all delivered, 1 something was not delivered, 3 delivered, but
-the collector rejected some or the recording is not whole, 2 wrong usage")]
+the collector rejected some or the recording is incomplete, 2 wrong usage")]
 struct OtlpArgs {
     /// The recording [default: the newest *.whylat here]
     dir: Option<PathBuf>,
@@ -74,7 +74,7 @@ struct OtlpArgs {
     /// Send at most N requests as spans: the slowest; metrics count all
     #[arg(long, value_name = "N", default_value_t = 1_000)]
     spans: usize,
-    /// Try each message so often, with pauses that grow from 1 s
+    /// Try each message at most N times, with pauses that grow from 1 s
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100))]
     tries: u32,
     /// Write messages to standard output in place of delivering them: for whylat itself

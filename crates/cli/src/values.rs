@@ -19,11 +19,11 @@ pub(crate) struct ProfileOptions {
     /// How much to record; each level includes the ones before [default: waits]
     #[arg(long, value_enum)]
     pub(crate) detail: Option<Detail>,
-    /// Also record the processes that serve the target's connections on this host, or `none` [default: none]
+    /// `host`: also record the processes of this host that serve the target's connections [default: none]
     ///
-    /// And those that serve theirs, and so on: at most 64 at a time. A process is followed from the first call on which it
-    /// serves such a connection (TCP, UNIX stream sockets). Its children are not. Costs these processes what recording
-    /// costs the target. Needs `--detail calls` or more.
+    /// Also the processes that serve theirs, and so on: at most 64 at a time. A process is recorded from its first call
+    /// for such a connection (TCP, UNIX stream sockets). Its children are not recorded. Recording slows these processes
+    /// as much as the target. Needs `--detail calls` or more.
     #[arg(
         long,
         value_enum,
@@ -31,22 +31,21 @@ pub(crate) struct ProfileOptions {
         hide_possible_values = true
     )]
     pub(crate) follow: Option<FollowScope>,
-    /// Keep what hooks cost the recorded processes within N % of their CPU time, or `none` [default: none]
+    /// Limit what hooks cost to N % of the recorded processes' CPU time [default: none]
     ///
-    /// Calls and waits are recorded in windows at random times then, and connections are judged by polled statistics. Needs
-    /// `--detail calls` or `waits`. The window that begins with the recording may use what one busy CPU allows in a
-    /// second.
+    /// whylat then records calls and waits in windows at random times, and judges connections by polled statistics. The
+    /// first window may cost N % of one second of a CPU. Needs `--detail calls` or `waits`.
     #[arg(long, value_name = "N%|none")]
     pub(crate) budget: Option<BudgetChoice>,
-    /// Keep the CPU activity around slow messages and around a sample of all
+    /// Keep the CPU activity around slow messages, and around a sample of all messages
     ///
-    /// `p99`: messages slower than 99 % of the process's. `sample=1000`: one message of 1,000. `memory=256M`:
+    /// `p99`: messages slower than 99 % of those of the same process. `sample=1000`: one message of 1,000. `memory=256M`:
     /// memory for the activity of all CPUs, 1M to 4G [default: 4M for each CPU, 64M at most]. Needs `--detail messages`.
     #[arg(long, value_name = "p99,sample=1000")]
     pub(crate) keep: Option<::record::RetentionPolicy>,
     /// Keep the activity of all CPUs when a message takes longer than TIME
     ///
-    /// Keeps the last second or so, at most once in ten seconds. Example: `latency>1ms`. Needs `--detail messages`.
+    /// Keeps about the last second, at most once in ten seconds. Example: `latency>1ms`. Needs `--detail messages`.
     #[arg(long, value_name = "latency>TIME", value_parser = latency_ns)]
     pub(crate) trigger: Option<u64>,
     /// Enable NIC transmit timestamps even if a PTP daemon uses them
@@ -97,7 +96,7 @@ impl ProfileOptions {
 pub(crate) enum FollowScope {
     /// None.
     None,
-    /// Those of this host to which its connections lead.
+    /// The processes of this host to which the target's connections lead.
     Host,
 }
 
@@ -106,7 +105,7 @@ pub(crate) enum FollowScope {
 pub(crate) enum BudgetChoice {
     /// Everything is recorded.
     None,
-    /// Hooks may take so much.
+    /// Hooks may use this share of CPU time.
     Share(::record::Budget),
 }
 
