@@ -22,7 +22,7 @@ use crate::announce::{self, PaceNews};
 use crate::collect::{ConnectionWatcher, Pace, Watch};
 use crate::config::{Config, ConfigError, Detail, ShipConfig, WatchConfig, WatchedNetns};
 use crate::delivery::Delivery;
-use crate::metrics::{Endpoint, EndpointError, Metrics, Token};
+use crate::metrics::{Endpoint, EndpointError, LONGEST_WAIT, Liveness, Metrics, Token};
 use crate::notify::{LogPriority, ServiceNotifier, say};
 use crate::ship::{ShipError, ShipWatch, Shipper, WriterIdentity};
 use crate::telemetry::{DeliveryNews, ExportError, PreparedExport, TelemetryExport};
@@ -132,8 +132,12 @@ pub fn run(start: &StartOptions) -> Result<(), AgentError> {
         Arc::clone(&metrics),
         files.as_ref().map(|it| it.watch.clone()),
     )?;
+    let liveness = Liveness::begin();
+    let health = Endpoint::start_health(&config.health, Arc::clone(&liveness))?;
     let mut agent = RunningAgent {
         start,
+        liveness,
+        health,
         signals,
         config,
         files,
@@ -185,6 +189,9 @@ impl FileShipping {
 
 struct RunningAgent<'a> {
     start: &'a StartOptions,
+    liveness: Arc<Liveness>,
+    /// The endpoint for supervisors, if there is one.
+    health: Option<Endpoint>,
     signals: Signals,
     config: Config,
     /// Files for a target; `None`: the collector alone gets intervals.
@@ -218,6 +225,7 @@ impl RunningAgent<'_> {
             }
             self.report_export();
             self.notify.alive();
+            self.liveness.note(monotonic_ns());
         }
         self.deliver_interval(watcher.finish()?);
         Ok(())
@@ -227,9 +235,10 @@ impl RunningAgent<'_> {
     fn wait_ms(&self, next_ns: u64) -> u16 {
         let wait_ns = next_ns.saturating_sub(monotonic_ns());
         let wait_ms = u16::try_from(wait_ns.div_ceil(NS_PER_MS)).unwrap_or(u16::MAX);
-        let watchdog_ms = self.notify.watchdog().map(|at_least| at_least.as_millis());
-        watchdog_ms.map_or(wait_ms, |most_ms| {
-            wait_ms.min(u16::try_from(most_ms).unwrap_or(u16::MAX))
+        let health = self.health.as_ref().map(|_| LONGEST_WAIT);
+        let most = self.notify.watchdog().into_iter().chain(health).min();
+        most.map_or(wait_ms, |most| {
+            wait_ms.min(u16::try_from(most.as_millis()).unwrap_or(u16::MAX))
         })
     }
 

@@ -12,8 +12,8 @@ use common::*;
 use table::Columns;
 use table::fleet::{FleetConnection, FleetCoverage, FleetInterval};
 use whylat_agent::Interval;
-use whylat_agent::config::{Config, HostConfig, MetricsConfig};
-use whylat_agent::metrics::{Endpoint, EndpointError, Metrics, TextFormat, Token};
+use whylat_agent::config::{Config, HealthConfig, HostConfig, MetricsConfig};
+use whylat_agent::metrics::{Endpoint, EndpointError, Liveness, Metrics, TextFormat, Token};
 
 const TOKEN: &str = "5f0c1e";
 
@@ -412,6 +412,36 @@ fn taken_address_is_reported() {
     };
     let none = Endpoint::start(&none, &Config::default().host, None, Metrics::new(), None);
     assert!(none.expect("no endpoint").is_none());
+}
+
+#[test]
+fn health_says_whether_the_agent_watches() {
+    let config = HealthConfig {
+        listen: "127.0.0.1:0".to_owned(),
+    };
+    let liveness = Liveness::begin();
+    let endpoint = Endpoint::start_health(&config, Arc::clone(&liveness));
+    let endpoint = endpoint.expect("listen").expect("an endpoint");
+    // as a kubelet asks
+    let ask = |path: &str| {
+        let request = format!(
+            "GET {path} HTTP/1.1\r\nHost: 10.0.0.1:9465\r\nUser-Agent: kube-probe/1.33\r\nConnection: close\r\n\r\n"
+        );
+        let (status, _, body) = ask(&endpoint, &request);
+        (status, body)
+    };
+    assert_eq!(ask("/healthz"), (200, "watching\n".to_owned()));
+    assert_eq!(ask("/metrics").0, 404);
+    // a loop that hangs
+    liveness.note(probe::clock::monotonic_ns() - 61_000_000_000);
+    let (status, body) = ask("/healthz");
+    assert_eq!(status, 503);
+    assert!(body.starts_with("not watching for 6"), "{body}");
+    assert_eq!(
+        HealthConfig::default().listen,
+        "",
+        "only if it is asked for"
+    );
 }
 
 #[test]

@@ -8,7 +8,7 @@ use url::Url;
 
 use super::error::InvalidValue;
 use super::target::Target;
-use super::{Config, MetricsConfig, OtlpConfig, ShipConfig, WatchConfig};
+use super::{Config, OtlpConfig, ShipConfig, WatchConfig};
 use crate::apps::ApplicationRules;
 
 /// Bounds of the mean time between readings, ms: what SNAP measured ends at 10 s (figure 8); ten milliseconds are the
@@ -26,7 +26,8 @@ pub(super) fn first_fault(config: &Config) -> Option<InvalidValue> {
     host(config)
         .or_else(|| watch(&config.watch))
         .or_else(|| ship(&config.ship))
-        .or_else(|| metrics(&config.metrics))
+        .or_else(|| listen("metrics", &config.metrics.listen))
+        .or_else(|| listen("health", &config.health.listen))
         .or_else(|| otlp(&config.otlp))
         .or_else(|| {
             ApplicationRules::new(&config.applications)
@@ -131,16 +132,13 @@ fn ship(ship: &ShipConfig) -> Option<InvalidValue> {
 }
 
 /// Checks `[metrics]`; None if all is right.
-fn metrics(metrics: &MetricsConfig) -> Option<InvalidValue> {
-    if metrics.listen.is_empty() {
+fn listen(section: &'static str, address: &str) -> Option<InvalidValue> {
+    if address.is_empty() || address.parse::<SocketAddr>().is_ok() {
         return None;
     }
-    if metrics.listen.parse::<SocketAddr>().is_err() {
-        let what = format!(" = {:?}: not an address with a port", metrics.listen);
-        let hint = "\"127.0.0.1:9464\" for this host, \"0.0.0.0:9464\" for others too, or \"\" for no endpoint";
-        return Some(InvalidValue::new("metrics", "listen", what, hint));
-    }
-    None
+    let what = format!(" = {address:?}: not an address with a port");
+    let hint = "\"127.0.0.1:9464\" for this host, \"0.0.0.0:9464\" for others too, or \"\" for no endpoint";
+    Some(InvalidValue::new(section, "listen", what, hint))
 }
 
 /// Checks `[otlp]`; None if all is right.

@@ -29,6 +29,8 @@ pub struct Config {
     pub ship: ShipConfig,
     /// The endpoint that Prometheus reads.
     pub metrics: MetricsConfig,
+    /// The endpoint that a supervisor asks.
+    pub health: HealthConfig,
     /// The collector that gets metrics and findings.
     pub otlp: OtlpConfig,
     /// Rules that name the application of a connection: the first that matches is used.
@@ -155,6 +157,14 @@ pub struct MetricsConfig {
     pub listen: String,
     /// Further names under which Prometheus may ask: addresses, `localhost` and the name of the host always work.
     pub names: Vec<String>,
+}
+
+/// Section `[health]`: the endpoint that says whether the agent watches, for a kubelet; there is none unless it is asked for.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct HealthConfig {
+    /// Address and port to listen on; empty: no endpoint.
+    pub listen: String,
 }
 
 /// Section `[otlp]`: the OpenTelemetry collector that gets metrics and findings. Variables `OTEL_EXPORTER_OTLP_*` hold for

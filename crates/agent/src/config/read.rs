@@ -71,6 +71,8 @@ impl Config {
             Some("[ship]")
         } else if self.metrics != other.metrics {
             Some("[metrics]")
+        } else if self.health != other.health {
+            Some("[health]")
         } else if self.otlp != other.otlp {
             Some("[otlp]")
         } else {

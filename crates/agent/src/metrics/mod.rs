@@ -6,6 +6,7 @@
 
 mod agent;
 mod families;
+mod health;
 mod page;
 mod rtt;
 mod serve;
@@ -15,6 +16,8 @@ mod telemetry;
 mod units;
 
 pub use families::{FamilyKind, MetricFamily, MetricSample, SampleValue};
+pub(crate) use health::LONGEST_WAIT;
+pub use health::Liveness;
 pub use page::{Metrics, TextFormat};
 pub(crate) use rtt::{RTT_HELP, RTT_NAME};
 pub use serve::{Endpoint, EndpointError, TOKEN_VARIABLE, Token};

@@ -1,4 +1,4 @@
-//! The endpoint: `GET /metrics` by HTTP/1.1, and nothing else.
+//! The endpoints by HTTP/1.1: `GET /metrics`, and nothing else; and the one of [`super::health`].
 //!
 //! A thread with a runtime of its own, so that a slow reader holds nobody up. Who has not the token is refused, other users
 //! of this host included. So is who asks under a name that is not this host's, or from another site's page: a page in a
@@ -40,10 +40,12 @@ pub const TOKEN_VARIABLE: &str = "WHYLAT_METRICS_TOKEN";
 pub enum EndpointError {
     /// The address cannot be listened on.
     #[error(
-        "cannot listen on {listen} for Prometheus: {source}\nhint: set [metrics] listen to another address or \
-            port, or to \"\" for none; `ss -ltnp` shows who listens"
+        "cannot listen on {listen}: {source}\nhint: set [{section}] listen to another address or port, or to \"\" for \
+            none; `ss -ltnp` shows who listens"
     )]
     Listen {
+        /// The section of the configuration that has the address.
+        section: &'static str,
         /// The address.
         listen: String,
         /// Why not.
@@ -94,6 +96,12 @@ pub struct Endpoint {
     thread: Option<JoinHandle<()>>,
 }
 
+/// A page that answers requests.
+pub(super) trait AnswerPage: Send + Sync + 'static {
+    /// Returns the answer.
+    fn answer(&self, request: &Request<Incoming>) -> Response<Full<Bytes>>;
+}
+
 /// Metrics and shipping state that an HTTP request is answered from, with the host names that it may ask by.
 struct MetricsPage {
     metrics: Arc<Metrics>,
@@ -118,37 +126,49 @@ impl Endpoint {
         if config.listen.is_empty() {
             return Ok(None);
         }
-        let listen = || config.listen.clone();
-        let token = token.ok_or_else(|| EndpointError::NoToken { listen: listen() })?;
-        let failed = |source| EndpointError::Listen {
-            listen: listen(),
-            source,
-        };
-        let listener = TcpListener::bind(&config.listen).map_err(failed)?;
-        listener.set_nonblocking(true).map_err(failed)?;
-        let address = listener.local_addr().map_err(failed)?;
+        let token = token.ok_or_else(|| EndpointError::NoToken {
+            listen: config.listen.clone(),
+        })?;
         let mut names = config.names.clone();
         names.extend([host.name.clone(), "localhost".to_owned()]);
-        let page = Arc::new(MetricsPage {
+        let page = MetricsPage {
             metrics,
             shipping,
             names,
             token,
-        });
+        };
+        Self::open("metrics", &config.listen, page).map(Some)
+    }
+
+    /// Opens the endpoint of a section of the configuration.
+    pub(super) fn open(
+        section: &'static str,
+        listen: &str,
+        page: impl AnswerPage,
+    ) -> Result<Self, EndpointError> {
+        let failed = |source| EndpointError::Listen {
+            section,
+            listen: listen.to_owned(),
+            source,
+        };
+        let listener = TcpListener::bind(listen).map_err(failed)?;
+        listener.set_nonblocking(true).map_err(failed)?;
+        let address = listener.local_addr().map_err(failed)?;
+        let page = Arc::new(page);
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
             .map_err(failed)?;
         let (ends, ended) = oneshot::channel();
         let thread = std::thread::Builder::new()
-            .name("metrics".to_owned())
+            .name(section.to_owned())
             .spawn(move || runtime.block_on(serve(listener, page, ended)))
             .map_err(failed)?;
-        Ok(Some(Self {
+        Ok(Self {
             address,
             ends: Some(ends),
             thread: Some(thread),
-        }))
+        })
     }
 
     /// Returns the address of the endpoint.
@@ -182,7 +202,11 @@ async fn accept(
 }
 
 /// Answers HTTP requests until the agent ends.
-async fn serve(listener: TcpListener, page: Arc<MetricsPage>, mut ended: oneshot::Receiver<()>) {
+async fn serve(
+    listener: TcpListener,
+    page: Arc<impl AnswerPage>,
+    mut ended: oneshot::Receiver<()>,
+) {
     let Ok(listener) = tokio::net::TcpListener::from_std(listener) else {
         return;
     };
@@ -213,8 +237,8 @@ async fn serve(listener: TcpListener, page: Arc<MetricsPage>, mut ended: oneshot
     }
 }
 
-impl MetricsPage {
     /// Answers one request by its path.
+impl AnswerPage for MetricsPage {
     fn answer(&self, request: &Request<Incoming>) -> Response<Full<Bytes>> {
         if let Some(refusal) = self.refusal(request) {
             return refusal;
@@ -231,7 +255,9 @@ impl MetricsPage {
             _ => plain(StatusCode::NOT_FOUND, "the only page is /metrics\n"),
         }
     }
+}
 
+impl MetricsPage {
     /// Returns the answer to a client that may not ask.
     fn refusal(&self, request: &Request<Incoming>) -> Option<Response<Full<Bytes>>> {
         let header = |name: HeaderName| request.headers().get(name)?.to_str().ok();
@@ -291,7 +317,7 @@ impl MetricsPage {
 }
 
 /// Makes a response of plain text.
-fn plain(status: StatusCode, text: &str) -> Response<Full<Bytes>> {
+pub(super) fn plain(status: StatusCode, text: &str) -> Response<Full<Bytes>> {
     respond(status, "text/plain; charset=utf-8", text.to_owned())
 }
 
