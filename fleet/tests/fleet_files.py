@@ -7,7 +7,7 @@ from typing import Any
 import duckdb
 
 from whylat_fleet.dataset import HOUR_NS, SECOND_NS
-from whylat_fleet.schema import BIN_NS, SCHEMA, SIZES, TABLES
+from whylat_fleet.schema import ADDED, BIN_NS, SCHEMA, SIZES, TABLES
 
 # 2026-11-23 05:00 UTC
 BEGIN_NS = 1_795_410_000 * SECOND_NS
@@ -19,13 +19,21 @@ BINS = HOUR_NS // BIN_NS
 Row = dict[str, Any]
 
 
-def write(root: Path, table: str, host: str, rows: list[Row], hour: int = 0, minute: int | None = None) -> Path:
-    """A file as an agent writes it; columns that a row does not name are null."""
+def write(
+    root: Path,
+    table: str,
+    host: str,
+    rows: list[Row],
+    hour: int = 0,
+    minute: int | None = None,
+    added: bool = False,
+) -> Path:
+    """A file as an agent writes it, with the added columns if it is new; columns that a row does not name are null."""
     name = "".join(letter if letter.isascii() and (letter.isalnum() or letter in "_-") else "-" for letter in host)
     stamp = f"{5 + hour:02}" if minute is None else f"{5 + hour:02}{minute:02}"
     path = root / table / "date=2026-11-23" / f"hour={5 + hour:02}" / f"{name}.0badcafe.{stamp}.parquet"
     path.parent.mkdir(parents=True, exist_ok=True)
-    columns = TABLES[table]
+    columns = TABLES[table] | (ADDED.get(table, {}) if added else {})
     lists = ", ".join(
         f'unnest(${place}::{kind}[]) AS "{column}"' for place, (column, kind) in enumerate(columns.items(), 1)
     )

@@ -12,7 +12,7 @@ from whylat_fleet.engine.duckdb import DuckDb
 from whylat_fleet.errors import FleetError, UsageError
 from whylat_fleet.prepare import prepare
 from whylat_fleet.report.coverage import when
-from whylat_fleet.schema import SCHEMA, TABLES
+from whylat_fleet.schema import ADDED, SCHEMA, TABLES
 
 # 2026-11-23 05:00 UTC
 HOUR_BEGIN_NS = 1_795_410_000 * 1_000_000_000
@@ -94,7 +94,7 @@ def test_columns_are_those_that_agents_declare() -> None:
     for section in page.split("\n## ")[1:]:
         fields = re.findall(r"^\| `(\w+)` \| (\w+) \|", section, re.MULTILINE)
         declared[section.split("\n")[0]] = {name: arrow[kind] for name, kind in fields}
-    assert declared == TABLES
+    assert declared == {table: columns | ADDED.get(table, {}) for table, columns in TABLES.items()}
 
 
 def test_only_bins_in_which_a_host_was_watched_count(tmp_path: Path) -> None:
@@ -112,6 +112,23 @@ def test_only_bins_in_which_a_host_was_watched_count(tmp_path: Path) -> None:
     assert prepared.grid.bins == 300
     assert when(prepared.coverage) == "2026-11-23 05:10:00 UTC, 10 min 0 s watched"
     assert prepared.coverage.partly_watched == {}
+
+
+@pytest.mark.parametrize("added", [(True, False), (False, True)])
+def test_files_of_older_agents_are_read_beside_newer_ones(tmp_path: Path, added: tuple[bool, bool]) -> None:
+    begin = fleet_files.BEGIN_NS
+    for host, has_pods in zip(("a", "b"), added, strict=True):
+        connection = {"host": host, "conn_id": ord(host), "time_ns": begin, "app": "shop", "pod": "web-0"}
+        fleet_files.write(tmp_path, "fleet_connections", host, [connection], added=has_pods)
+    dataset = Dataset(tmp_path)
+    selection = dataset.select(["fleet_connections"], dataset.window(fleet_files.BEGIN, 1))
+    assert selection.left_out == []
+    engine = DuckDb()
+    try:
+        engine.open("fleet_connections", selection.files["fleet_connections"], TABLES["fleet_connections"])
+        assert sorted(engine.rows("SELECT host, app FROM fleet_connections")) == [("a", "shop"), ("b", "shop")]
+    finally:
+        engine.close()
 
 
 def test_connections_that_another_file_describes_stay(tmp_path: Path) -> None:

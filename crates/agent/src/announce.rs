@@ -91,7 +91,7 @@ fn applications(config: &Config) -> String {
         .map(|rule| rule.name.as_str())
         .collect();
     match names.as_slice() {
-        [] => "has no [[application]] rule: no application can be named as a culprit, only hosts"
+        [] => "has no [[application]] rule: only hosts, and the workloads of Kubernetes, can be named as culprits"
             .to_owned(),
         names => format!("knows the applications {}", names.join(", ")),
     }
@@ -177,7 +177,7 @@ mod tests {
             "watches all network namespaces as host web-1, detail calls: 12 connections now"
         );
         assert!(text[1].contains("every 500 ms on average; above 1.5 % of a CPU"));
-        assert!(text[2].contains("no application can be named"));
+        assert!(text[2].contains("only hosts, and the workloads"));
         assert!(text[3].contains("every 60 s to /srv/whylat;"));
         assert!(text[5].starts_with("no time daemon keeps the clock"));
         assert_eq!(start(&config, 12, "calls", true).len(), 5);

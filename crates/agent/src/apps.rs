@@ -30,6 +30,9 @@ pub struct Application {
     /// Pattern of `NAMESPACE/NAME` of the pod: `*` stays within a part.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pod: Option<String>,
+    /// Pattern of `NAMESPACE/NAME` of the workload of the pod: `*` stays within a part.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub workload: Option<String>,
     /// Name of the container, or the begin of its id.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub container: Option<String>,
@@ -52,6 +55,8 @@ pub struct ConnectionFacts<'a> {
     pub cgroup: Option<&'a str>,
     /// `NAMESPACE/NAME` of its pod.
     pub pod: Option<&'a str>,
+    /// `NAMESPACE/NAME` of the workload of its pod.
+    pub workload: Option<&'a str>,
     /// Name of its container.
     pub container: Option<&'a str>,
     /// Port on which its process listens, of an accepted connection.
@@ -83,6 +88,7 @@ struct ApplicationRule {
     command: Option<Regex>,
     cgroup: Option<GlobMatcher>,
     pod: Option<GlobMatcher>,
+    workload: Option<GlobMatcher>,
     unit: Option<GlobMatcher>,
 }
 
@@ -121,7 +127,7 @@ impl ApplicationRule {
             return Err(fault("name", "has no name".to_owned(), hint));
         }
         if !application.has_condition() {
-            let hint = "add one of command, comm, cgroup, pod, container, unit, ports";
+            let hint = "add one of command, comm, cgroup, pod, workload, container, unit, ports";
             return Err(fault("name", "matches every connection".to_owned(), hint));
         }
         let glob = |key, pattern: &Option<String>| {
@@ -141,6 +147,7 @@ impl ApplicationRule {
             command,
             cgroup: glob("cgroup", &application.cgroup)?,
             pod: glob("pod", &application.pod)?,
+            workload: glob("workload", &application.workload)?,
             unit: glob("unit", &application.unit)?,
             application: application.clone(),
         })
@@ -156,6 +163,7 @@ impl ApplicationRule {
             comm,
             cgroup: _,
             pod: _,
+            workload: _,
             container,
             unit: _,
             ports,
@@ -175,6 +183,9 @@ impl ApplicationRule {
             && holds(self.pod.is_some(), &|| {
                 Some(self.pod.as_ref()?.is_match(facts.pod?))
             })
+            && holds(self.workload.is_some(), &|| {
+                Some(self.workload.as_ref()?.is_match(facts.workload?))
+            })
             && holds(self.cgroup.is_some(), &|| {
                 Some(self.cgroup.as_ref()?.is_match(facts.cgroup?))
             })
@@ -191,6 +202,7 @@ impl Application {
             || self.comm.is_some()
             || self.cgroup.is_some()
             || self.pod.is_some()
+            || self.workload.is_some()
             || self.container.is_some()
             || self.unit.is_some()
             || !self.ports.is_empty()
@@ -301,6 +313,21 @@ mod tests {
             None
         );
         assert_eq!(name_of(&rules, &facts(None, Some("redis"))), None);
+    }
+
+    #[test]
+    fn workloads_are_known_by_name() {
+        let rules = rules(&[Application {
+            workload: Some("shop/web*".to_owned()),
+            ..named("web")
+        }]);
+        let facts = |workload| ConnectionFacts {
+            workload,
+            ..ConnectionFacts::default()
+        };
+        assert_eq!(name_of(&rules, &facts(Some("shop/web-api"))), Some("web"));
+        assert_eq!(name_of(&rules, &facts(Some("test/web"))), None);
+        assert_eq!(name_of(&rules, &facts(None)), None);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Container and pod of a process, for who reads findings. In: its control group and the names in the files of the runtime. Out:
 //! facts for attributes of OpenTelemetry.
 
-use probe::processes::pod_uid;
+use probe::processes::{Workload, pod_uid};
 use table::tables::Process;
 
 use crate::apps::container_of;
@@ -19,6 +19,8 @@ pub struct ContainerIdentity {
     pub pod: Option<(String, String)>,
     /// UID of the pod, as its control group has it.
     pub pod_uid: Option<String>,
+    /// Workload of the pod.
+    pub workload: Option<Workload>,
 }
 
 /// Begins of the names of control groups that runtimes make by systemd, and the runtime's name in the semantic conventions.
@@ -42,10 +44,31 @@ impl ContainerIdentity {
             runtime: runtime_of(cgroup),
             pod_uid: pod.as_ref().and_then(|_| pod_uid(cgroup)),
             name: process.container.clone(),
+            workload: workload_of(process),
             id,
             pod,
         })
     }
+
+    /// Returns `NAMESPACE/NAME` of the pod.
+    pub fn pod_path(&self) -> Option<String> {
+        let (namespace, name) = self.pod.as_ref()?;
+        Some(format!("{namespace}/{name}"))
+    }
+
+    /// Returns `NAMESPACE/NAME` of the workload.
+    pub fn workload_path(&self) -> Option<String> {
+        let (namespace, _) = self.pod.as_ref()?;
+        Some(format!("{namespace}/{}", self.workload.as_ref()?.name))
+    }
+}
+
+fn workload_of(process: &Process) -> Option<Workload> {
+    Some(Workload {
+        kind: process.workload_kind?,
+        name: process.workload.clone()?,
+        source: process.workload_source?,
+    })
 }
 
 /// Returns the runtime that named a control group by systemd's scheme; `None` for other schemes.
@@ -60,6 +83,7 @@ fn runtime_of(cgroup: &str) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use probe::processes::ObservedProcess;
+    use table::{WorkloadKind, WorkloadSource};
 
     use super::*;
 
@@ -72,6 +96,9 @@ mod tests {
             pod: pod.map(str::to_owned),
             pod_namespace: pod.map(|_| "shop".to_owned()),
             container: pod.map(|_| "redis".to_owned()),
+            workload: pod.map(|_| "cache".to_owned()),
+            workload_kind: pod.map(|_| WorkloadKind::StatefulSet),
+            workload_source: pod.map(|_| WorkloadSource::Labels),
             ..seen_process()
         }
     }
@@ -100,7 +127,17 @@ mod tests {
             runtime: Some("containerd"),
             pod: Some(("shop".to_owned(), "cache-0".to_owned())),
             pod_uid: Some("7d3c1f2e-5a64-4b1c-9c37-0f1e2d3c4b5a".to_owned()),
+            workload: Some(Workload {
+                kind: WorkloadKind::StatefulSet,
+                name: "cache".to_owned(),
+                source: WorkloadSource::Labels,
+            }),
         };
+        assert_eq!(
+            expected.workload_path().as_deref(),
+            Some("shop/cache"),
+            "as rules have it"
+        );
         assert_eq!(found, Some(expected));
         // cgroupfs names no runtime
         let old = ContainerIdentity::from_process(&process(&format!("/docker/{ID}"), None));

@@ -63,6 +63,7 @@ fn keys() -> Vec<String> {
             cgroup: Some(String::new()),
             container: Some(String::new()),
             pod: Some(String::new()),
+            workload: Some(String::new()),
             unit: Some(String::new()),
             ports: vec![1],
             ..Application::default()

@@ -58,6 +58,10 @@ enum By {
     Waker,
     /// Task, frame or region that the program reports (ITT, USDT)
     Task,
+    /// Pod of Kubernetes that waited
+    Pod,
+    /// Its workload: Deployment, StatefulSet, …
+    Workload,
 }
 
 impl WaitArgs {
@@ -88,6 +92,8 @@ impl WaitArgs {
             By::Waker => Grouping::Waker,
             By::Stack => Grouping::Stack,
             By::Task => Grouping::Task,
+            By::Pod => Grouping::Pod,
+            By::Workload => Grouping::Workload,
         };
         let limit = self.limit.unwrap_or(match format {
             AnswerFormat::Text => SHOWN,

@@ -5,7 +5,7 @@
 //! Problems are SNAP's five (section 2.3, footnote 4), found by its flags (Table 2): the time of those intervals between
 //! two readings in which the flag was raised.
 
-use crate::{Role, table};
+use crate::{Role, WorkloadKind, table};
 
 /// Name and version of the format, as written into the key-value metadata of each file under [`FLEET_SCHEMA_KEY`].
 pub const FLEET_SCHEMA: &str = "whylat.fleet/1";
@@ -154,8 +154,18 @@ table! {
         process: Option<String>, "-", null = "owner not known";
         /// Its process id in the initial pid namespace.
         pid: Option<i32>, "-", null = "owner not known";
-        /// Application, by the agent's rules.
-        app: Option<String>, "-", null = "no rule names it";
+        /// Namespace of its pod.
+        pod_namespace: Option<String>, "-", null = "in no pod, or files not readable";
+        /// Name of its pod.
+        pod: Option<String>, "-", null = "as pod_namespace";
+        /// Name of its container.
+        container: Option<String>, "-", null = "in no container, a pod's sandbox, or files not readable";
+        /// Name of the workload of its pod.
+        workload: Option<String>, "-", null = "in no pod, or nothing on the node shows it";
+        /// Kind of the workload.
+        workload_kind: Option<WorkloadKind>, "-", null = "as workload";
+        /// Application, by the agent's rules; without one `NAMESPACE/NAME` of the workload.
+        app: Option<String>, "-", null = "no rule names it, and it has no workload";
         /// Tier of the application, by the agent's rules.
         tier: Option<String>, "-", null = "no rule names it";
         /// Whether the application's rule calls it sensitive to delay.

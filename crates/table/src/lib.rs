@@ -45,7 +45,8 @@ pub use fold::fold_connections;
 pub use inherit::text_files;
 pub use names::{
     ActivityKind, ActivitySource, Caller, Chosen, CounterKind, DropKind, Method, Role, SampleKind,
-    Stage, TaskKind, TcpEventKind, ValueSource, WaitObject, Waker, Why, ZerocopyInterface,
+    Stage, TaskKind, TcpEventKind, ValueSource, WaitObject, Waker, Why, WorkloadKind,
+    WorkloadSource, ZerocopyInterface,
 };
 pub use read::{Recording, recording_time};
 pub use recover::{RecoveryResult, recover_recording};

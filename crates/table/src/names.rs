@@ -128,6 +128,34 @@ names! {
 }
 
 names! {
+    /// Kinds of workloads of Kubernetes.
+    pub enum WorkloadKind {
+        /// A Deployment, which has its pods by ReplicaSets.
+        Deployment = "Deployment",
+        /// A StatefulSet.
+        StatefulSet = "StatefulSet",
+        /// A DaemonSet.
+        DaemonSet = "DaemonSet",
+        /// A Job.
+        Job = "Job",
+        /// A CronJob, which has its pods by Jobs.
+        CronJob = "CronJob",
+    }
+}
+
+names! {
+    /// Facts that show the workload of a pod.
+    pub enum WorkloadSource {
+        /// Labels that the controller of the workload gives to its pods, and the pod's name fits them.
+        Labels = "labels",
+        /// The pod's name alone: it ends as those of a Deployment do. Another controller could give such a name.
+        PodName = "pod_name",
+        /// Labels show the Job. Its name alone shows the CronJob: it ends in a minute of time.
+        JobName = "job_name",
+    }
+}
+
+names! {
     /// When a row of `tcp_samples` was taken.
     pub enum SampleKind {
         /// At a random time, by polling.

@@ -6,7 +6,8 @@ use crate::declare::Cell;
 use crate::fleet::FLEET_SCHEMA;
 use crate::manifest::FORMAT;
 use crate::names::{
-    Chosen, CounterKind, Role, SampleKind, TaskKind, TcpEventKind, ValueSource, ZerocopyInterface,
+    Chosen, CounterKind, Role, SampleKind, TaskKind, TcpEventKind, ValueSource, WorkloadKind,
+    WorkloadSource, ZerocopyInterface,
 };
 use crate::{Columns, Field, Table, for_each_fleet_table, for_each_table};
 
@@ -49,6 +50,20 @@ pub fn reference() -> String {
     }
     for_each_table!(sections);
     page.push_str("\n## Values\n");
+    values(
+        "processes.workload_kind",
+        WorkloadKind::ALL,
+        WorkloadKind::name,
+        WorkloadKind::doc,
+        &mut page,
+    );
+    values(
+        "processes.workload_source",
+        WorkloadSource::ALL,
+        WorkloadSource::name,
+        WorkloadSource::doc,
+        &mut page,
+    );
     values(
         "connections.role",
         Role::ALL,

@@ -3,7 +3,8 @@
 
 use crate::names::{
     ActivityKind, ActivitySource, Caller, Chosen, CounterKind, DropKind, Role, SampleKind,
-    TaskKind, TcpEventKind, ValueSource, WaitObject, Waker, Why, ZerocopyInterface,
+    TaskKind, TcpEventKind, ValueSource, WaitObject, Waker, Why, WorkloadKind, WorkloadSource,
+    ZerocopyInterface,
 };
 use crate::{Stage, table};
 
@@ -28,6 +29,12 @@ table! {
         pod: Option<String>, "-", null = "in no pod, or files not readable";
         /// Namespace of its pod.
         pod_namespace: Option<String>, "-", null = "as pod";
+        /// Name of the workload that the pod is of, in the namespace of the pod.
+        workload: Option<String>, "-", null = "in no pod, or nothing on the node shows it";
+        /// Kind of the workload.
+        workload_kind: Option<WorkloadKind>, "-", null = "as workload";
+        /// Facts that show the workload.
+        workload_source: Option<WorkloadSource>, "-", null = "as workload";
         /// Real user id.
         uid: Option<u32>, "-", null = "not readable";
     }

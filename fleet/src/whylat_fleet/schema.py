@@ -155,7 +155,18 @@ TABLES: Final[dict[str, dict[str, str]]] = {
         "srtt_us": "INTEGER",
     },
 }
-"""Columns of each table with their SQL types, in order."""
+"""Columns of each table that are read, with their SQL types, in order."""
+
+ADDED: Final = {
+    "fleet_connections": {
+        "pod_namespace": "VARCHAR",
+        "pod": "VARCHAR",
+        "container": "VARCHAR",
+        "workload": "VARCHAR",
+        "workload_kind": "VARCHAR",
+    },
+}
+"""Columns that agents write and nothing here reads: they are for queries of users. Files of older agents lack them."""
 
 CORRELATED: Final = ("fleet_problems", "fleet_intervals", "fleet_connections", "fleet_coverage")
 """The tables that `correlate` reads: `fleet_details` is for a look at single connections."""

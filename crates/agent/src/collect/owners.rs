@@ -17,7 +17,8 @@ struct Owner {
     cgroup: Option<String>,
     /// `NAMESPACE/NAME`.
     pod: Option<String>,
-    container: Option<String>,
+    /// The workload of its pod, which names it without a rule.
+    workload: Option<Application>,
     identity: Option<Arc<ContainerIdentity>>,
     /// As the kernel side saw it.
     seen: ObservedProcess,
@@ -71,21 +72,26 @@ impl Owners {
         self.known.get(&pid)?.identity.as_ref()
     }
 
-    /// Returns the application of a process's connection; `listening_port` if it was accepted.
+    /// Returns the application of a connection of this process; `listening_port` if it was accepted. Without a rule, that
+    /// is the workload of its pod.
     pub(super) fn application(
         &self,
         pid: Option<u32>,
         listening_port: Option<u16>,
     ) -> Option<&Application> {
         let owner = pid.and_then(|pid| self.known.get(&pid));
-        self.rules.application(&ConnectionFacts {
+        let identity = owner.and_then(|owner| owner.identity.as_deref());
+        let workload = owner.and_then(|owner| owner.workload.as_ref());
+        let found = self.rules.application(&ConnectionFacts {
             command: owner.and_then(|owner| owner.command.as_deref()),
             comm: owner.map(|owner| owner.comm.as_str()),
             cgroup: owner.and_then(|owner| owner.cgroup.as_deref()),
             pod: owner.and_then(|owner| owner.pod.as_deref()),
-            container: owner.and_then(|owner| owner.container.as_deref()),
+            workload: workload.map(|it| it.name.as_str()),
+            container: identity.and_then(|it| it.name.as_deref()),
             listening_port,
-        })
+        });
+        found.or(workload)
     }
 
     /// Forgets owners that `is_owner` does not confirm, if they were not seen since the last call.
@@ -101,13 +107,17 @@ impl Owners {
         let command = process.as_ref().and_then(|_| command_line(seen.pid));
         let process = process.unwrap_or_else(|| seen.row());
         let identity = ContainerIdentity::from_process(&process).map(Arc::new);
-        let pod = process.pod_namespace.zip(process.pod);
+        let workload = identity.as_ref().and_then(|it| it.workload_path());
+        let workload = workload.map(|name| Application {
+            name,
+            ..Application::default()
+        });
         Owner {
             comm: process.comm,
             command,
             cgroup: process.cgroup,
-            pod: pod.map(|(namespace, name)| format!("{namespace}/{name}")),
-            container: process.container,
+            pod: identity.as_ref().and_then(|it| it.pod_path()),
+            workload,
             identity,
             seen: seen.clone(),
             is_used: true,

@@ -150,6 +150,10 @@ impl RowContext<'_> {
         let watched_ns = until_ns.saturating_sub(of.first_ns);
         let accepted = (row.role == Role::Server).then(|| local.port());
         let application = owners.application(row.pid, accepted);
+        let container = row.pid.and_then(|pid| owners.container(pid));
+        let pod = container.and_then(|it| it.pod.clone());
+        let (pod_namespace, pod) = pod.unzip();
+        let workload = container.and_then(|it| it.workload.clone());
         let total = |problem: Problem| us(of.totals.problem_ns[problem as usize]);
         let counts = &of.totals.counts;
         Some(FleetConnection {
@@ -164,6 +168,11 @@ impl RowContext<'_> {
             role: row.role,
             process: row.pid.and_then(|pid| owners.comm(pid)).map(str::to_owned),
             pid: row.pid.map(clamp_to_i32),
+            pod_namespace,
+            pod,
+            container: container.and_then(|it| it.name.clone()),
+            workload_kind: workload.as_ref().map(|it| it.kind),
+            workload: workload.map(|it| it.name),
             app: application.map(|app| app.name.clone()),
             tier: application.and_then(|app| app.tier.clone()),
             delay_sensitive: application.map(|app| app.delay_sensitive),

@@ -237,7 +237,6 @@ async fn serve(
     }
 }
 
-    /// Answers one request by its path.
 impl AnswerPage for MetricsPage {
     fn answer(&self, request: &Request<Incoming>) -> Response<Full<Bytes>> {
         if let Some(refusal) = self.refusal(request) {

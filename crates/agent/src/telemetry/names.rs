@@ -4,6 +4,7 @@
 use otlp::attribute::attribute;
 use otlp::proto::KeyValue;
 use otlp::{MetricKind, MetricLabel};
+use table::WorkloadKind;
 
 use crate::ContainerIdentity;
 use crate::metrics::{FamilyKind, MetricFamily};
@@ -130,6 +131,7 @@ pub(super) fn container_attributes(container: &ContainerIdentity) -> Vec<KeyValu
         runtime,
         pod,
         pod_uid,
+        workload,
     } = container;
     let name_key = match pod {
         Some(_) => "k8s.container.name",
@@ -147,7 +149,21 @@ pub(super) fn container_attributes(container: &ContainerIdentity) -> Vec<KeyValu
         ("k8s.pod.name", pod.map(String::as_str)),
         ("k8s.pod.uid", pod_uid.as_deref()),
     ];
-    let known = known.into_iter();
+    let workload = workload.iter().flat_map(|it| {
+        let key = match it.kind {
+            WorkloadKind::Deployment => "k8s.deployment.name",
+            WorkloadKind::StatefulSet => "k8s.statefulset.name",
+            WorkloadKind::DaemonSet => "k8s.daemonset.name",
+            WorkloadKind::Job => "k8s.job.name",
+            WorkloadKind::CronJob => "k8s.cronjob.name",
+        };
+        let source = it.source.name();
+        [
+            (key, Some(it.name.as_str())),
+            ("whylat.workload.source", Some(source)),
+        ]
+    });
+    let known = known.into_iter().chain(workload);
     let known = known.filter_map(|(key, value)| Some(attribute(key, value?)));
     known.collect()
 }

@@ -15,9 +15,10 @@ use common::{HOUR_NS, MINUTE_NS, interval, row};
 use decoded::{Point, Record, points, records};
 use otlp::Signal;
 use otlp::delivery::SignalState;
+use probe::processes::Workload;
 use serde_json::json;
-use table::Columns;
 use table::fleet::{FleetConnection, FleetCoverage, FleetInterval};
+use table::{Columns, WorkloadKind, WorkloadSource};
 use testbed::receiver::{Answer, Receiver};
 use whylat_agent::config::OtlpConfig;
 use whylat_agent::metrics::{Metrics, TextFormat};
@@ -110,6 +111,11 @@ fn busy_interval(number: i64, delayed_ack_ms: i64) -> Interval {
         runtime: Some("containerd"),
         pod: Some(("shop".to_owned(), "web-0".to_owned())),
         pod_uid: Some("7d3c1f2e-5a64-4b1c-9c37-0f1e2d3c4b5a".to_owned()),
+        workload: Some(Workload {
+            kind: WorkloadKind::StatefulSet,
+            name: "web".to_owned(),
+            source: WorkloadSource::Labels,
+        }),
     };
     interval.containers.insert(1, Arc::new(container));
     interval
@@ -287,6 +293,8 @@ fn findings_are_logs_with_their_page_and_the_worst_connection() {
         ("k8s.container.name", "web"),
         ("k8s.namespace.name", "shop"),
         ("k8s.pod.name", "web-0"),
+        ("k8s.statefulset.name", "web"),
+        ("whylat.workload.source", "labels"),
         ("k8s.pod.uid", "7d3c1f2e-5a64-4b1c-9c37-0f1e2d3c4b5a"),
     ] {
         assert_eq!(own[key], value, "{key}");

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use serde::Serialize;
+use table::{WorkloadKind, WorkloadSource};
 
 use super::Process;
 
@@ -10,6 +11,39 @@ use super::Process;
 const MOST_CONTAINERS: usize = 1000;
 /// Processes that are listed of each.
 const MOST_PROCESSES: usize = 100;
+
+/// The workload of a pod.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct PodWorkload {
+    /// Its kind.
+    pub kind: WorkloadKind,
+    /// Its name, in the namespace of the pod.
+    pub name: String,
+    /// The facts that show it.
+    pub source: WorkloadSource,
+}
+
+impl PodWorkload {
+    fn from_row(row: &table::tables::Process) -> Option<Self> {
+        Some(Self {
+            kind: row.workload_kind?,
+            name: row.workload.clone()?,
+            source: row.workload_source?,
+        })
+    }
+}
+
+/// `Deployment web`; a name that shows less than labels do is mentioned.
+impl fmt::Display for PodWorkload {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let source = match self.source {
+            WorkloadSource::Labels => "",
+            WorkloadSource::PodName => ", by the pod's name",
+            WorkloadSource::JobName => ", by the Job's name",
+        };
+        write!(f, "{} {}{source}", self.kind, self.name)
+    }
+}
 
 /// A container with its processes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -23,6 +57,9 @@ pub struct ContainerProcesses {
     /// Its name. Absent: it has none, as the sandbox of a pod.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub container: Option<String>,
+    /// Workload of its pod. Absent: in no pod, or nothing on the node shows it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub workload: Option<PodWorkload>,
     /// Its processes that were seen, by process id.
     pub processes: Vec<Process>,
     /// Processes that are not listed, because there are too many. Absent: all are.
@@ -56,6 +93,7 @@ impl ContainerProcesses {
                     namespace: row.pod_namespace.clone(),
                     pod: row.pod.clone(),
                     container: row.container.clone(),
+                    workload: PodWorkload::from_row(row),
                     processes: Vec::new(),
                     processes_not_listed: 0,
                 });
@@ -83,12 +121,16 @@ impl ContainerProcesses {
     }
 }
 
-/// `NAMESPACE/POD/CONTAINER`, as far as there are names.
+/// `NAMESPACE/POD/CONTAINER`, as far as there are names, and the workload.
 impl fmt::Display for ContainerProcesses {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let parts = [&self.namespace, &self.pod, &self.container];
         let parts: Vec<&str> = parts.into_iter().flatten().map(String::as_str).collect();
-        write!(f, "{}", parts.join("/"))
+        write!(f, "{}", parts.join("/"))?;
+        match &self.workload {
+            Some(workload) => write!(f, " ({workload})"),
+            None => Ok(()),
+        }
     }
 }
 
@@ -109,7 +151,37 @@ mod tests {
             container,
             pod,
             pod_namespace,
+            workload: None,
+            workload_kind: None,
+            workload_source: None,
             uid: None,
+        }
+    }
+
+    #[test]
+    fn workload_is_shown_with_its_source() {
+        let of = |name: &str, kind, source| table::tables::Process {
+            workload: Some(name.to_owned()),
+            workload_kind: Some(kind),
+            workload_source: Some(source),
+            ..row(3, [Some("shop"), Some("p"), Some("c")])
+        };
+        for (row, expected) in [
+            (
+                of("web", WorkloadKind::Deployment, WorkloadSource::Labels),
+                "shop/p/c (Deployment web)",
+            ),
+            (
+                of("web", WorkloadKind::Deployment, WorkloadSource::PodName),
+                "shop/p/c (Deployment web, by the pod's name)",
+            ),
+            (
+                of("backup", WorkloadKind::CronJob, WorkloadSource::JobName),
+                "shop/p/c (CronJob backup, by the Job's name)",
+            ),
+        ] {
+            let groups = ContainerProcesses::group([row].iter());
+            assert_eq!(groups[0].to_string(), expected);
         }
     }
 

@@ -23,7 +23,7 @@ pub use crate::answer::{
     About, CloseState, OmittedRows, ProbeLoss, Process, RecordingHost, RecordingState,
 };
 pub use connection::{Connection, Receive, StageShare, Stages};
-pub use containers::ContainerProcesses;
+pub use containers::{ContainerProcesses, PodWorkload};
 pub(crate) use finding::PROGRAM_TIME;
 pub use finding::{
     Advice, Confidence, ConfidenceLevel, DataDirection, EstimatedWin, Fact, FactMerge, FactUnit,

@@ -198,6 +198,9 @@ impl Rows {
                 container: None,
                 pod: None,
                 pod_namespace: None,
+                workload: None,
+                workload_kind: None,
+                workload_source: None,
                 uid: None,
             });
         }

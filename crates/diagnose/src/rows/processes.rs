@@ -34,6 +34,12 @@ impl Processes {
         reused
     }
 
+    /// Returns the last row of a process id.
+    pub fn latest(&self, pid: u32) -> Option<&Process> {
+        let uses = self.by_pid.get(&pid)?.iter();
+        uses.max_by_key(|process| process.time_ns)
+    }
+
     /// Returns the name of the process that had `pid` last before `until_ns`. One that was gone at
     /// once had started when it was seen.
     pub fn comm(&self, pid: u32, until_ns: u64) -> Option<&str> {
@@ -62,6 +68,9 @@ mod tests {
             container: None,
             pod: None,
             pod_namespace: None,
+            workload: None,
+            workload_kind: None,
+            workload_source: None,
             uid: None,
         }
     }

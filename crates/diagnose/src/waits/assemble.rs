@@ -134,6 +134,7 @@ impl WaitTable {
                 Grouping::Stack => self.names.stack(number),
                 Grouping::Waker => self.waker(number),
                 Grouping::Task => self.names.span(number),
+                Grouping::Pod | Grouping::Workload => self.place_identity(number),
             },
             spans: self.spans(number),
             count: sums.histogram.count(),
@@ -166,6 +167,14 @@ impl WaitTable {
         let lock = self.locks.get(&number).copied();
         let identity = self.names.object(self.objects.key(number));
         ObjectIdentity { lock, ..identity }
+    }
+
+    fn place_identity(&self, number: u32) -> ObjectIdentity {
+        let outside = || format!("outside of all {}s", self.grouping.name());
+        ObjectIdentity {
+            name: self.places.name(number).map_or_else(outside, str::to_owned),
+            ..ObjectIdentity::default()
+        }
     }
 
     fn thread(&self, number: u32) -> ObjectIdentity {

@@ -16,6 +16,10 @@ pub enum Grouping {
     Waker,
     /// Span that the program reports.
     Task,
+    /// Pod of the waiting thread.
+    Pod,
+    /// Workload of that pod.
+    Workload,
 }
 
 impl Grouping {
@@ -27,6 +31,8 @@ impl Grouping {
             Self::Stack => "stack",
             Self::Waker => "waker",
             Self::Task => "task",
+            Self::Pod => "pod",
+            Self::Workload => "workload",
         }
     }
 }

@@ -8,6 +8,8 @@ use crate::rows::top::Top;
 /// A row that passes the filter, and who has part in it, by their numbers.
 #[derive(Debug, Clone, Copy)]
 pub struct WaitParts {
+    /// Number of the pod or workload, if waits are grouped by it.
+    pub place: u32,
     /// When and how long.
     pub times: WaitTimes,
     /// Object.

@@ -5,6 +5,7 @@
 //! ```text
 //! filter       which waits, and what a group has in common
 //! keys         row → object, thread and waker, as small numbers
+//! places       row → pod or workload, as small numbers
 //! names        what people call them
 //! stacks       call stacks; the same has several numbers
 //! group        the sums of a group
@@ -24,6 +25,7 @@ mod group;
 pub mod join;
 mod keys;
 mod names;
+mod places;
 pub(crate) mod populations;
 pub mod report;
 mod sampled;
@@ -51,6 +53,7 @@ use counters::CounterTable;
 use group::{WaitParts, WaitSums, WaitTimes};
 use join::report::Preceding;
 use keys::{KeyNumbers, ObjectKey, ThreadKey, WakerKey};
+use places::PlaceNumbers;
 
 /// Groups that fit, with sums of about 1 kB each in use, into the second-level cache of a CPU: half the
 /// time a row, measured with 10,000 groups (example `waits_speed`).
@@ -67,6 +70,7 @@ pub struct WaitTable {
     objects: KeyNumbers<ObjectKey>,
     threads: KeyNumbers<ThreadKey>,
     wakers: KeyNumbers<WakerKey>,
+    places: PlaceNumbers,
     /// Uses of futexes, by their numbers.
     locks: HashMap<u32, LockKind>,
     /// Whether the filter means the object, by its number.
@@ -122,6 +126,7 @@ impl WaitTable {
             objects: KeyNumbers::default(),
             threads: KeyNumbers::default(),
             wakers: KeyNumbers::default(),
+            places: PlaceNumbers::default(),
             locks: HashMap::new(),
             wanted: Vec::new(),
             groups: Vec::new(),
@@ -189,7 +194,18 @@ impl WaitTable {
             Grouping::Stack => it.stack.unwrap_or(self.names.stacks.unknown()),
             Grouping::Waker => it.waker,
             Grouping::Task => it.task,
+            Grouping::Pod | Grouping::Workload => it.place,
         }) as usize
+    }
+
+    /// Returns the number of the pod or workload of a process; of other groupings, always the same.
+    fn place(&mut self, pid: u32) -> u32 {
+        let names = &self.names;
+        match self.grouping {
+            Grouping::Pod => self.places.number(pid, || names.pod(pid)),
+            Grouping::Workload => self.places.number(pid, || names.workload(pid)),
+            _ => 0,
+        }
     }
 
     /// Returns a row with its numbers; `None` if it does not pass the filter.
@@ -227,6 +243,7 @@ impl WaitTable {
                 Grouping::Task => self.names.spans.innermost(pid, tid, times.start_ns),
                 _ => tasks::OUTSIDE,
             },
+            place: self.place(pid),
             ready: ready.map(|ready| self.objects.number(ready)),
         })
     }

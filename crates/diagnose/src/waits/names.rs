@@ -314,6 +314,20 @@ impl NameTable {
         SampledFunction::new(known, self.comm(pid))
     }
 
+    /// Returns `NAMESPACE/NAME` of the pod of a process.
+    pub(super) fn pod(&self, pid: u32) -> Option<String> {
+        let process = self.processes.latest(pid)?;
+        let (namespace, pod) = (process.pod_namespace.as_ref()?, process.pod.as_ref()?);
+        Some(format!("{namespace}/{pod}"))
+    }
+
+    /// Returns `KIND NAMESPACE/NAME` of the workload of that pod.
+    pub(super) fn workload(&self, pid: u32) -> Option<String> {
+        let process = self.processes.latest(pid)?;
+        let (namespace, name) = (process.pod_namespace.as_ref()?, process.workload.as_ref()?);
+        Some(format!("{} {namespace}/{name}", process.workload_kind?))
+    }
+
     /// Returns name and pid of a process.
     pub(crate) fn process(&self, pid: u32) -> Process {
         let comm = self.comm(pid);

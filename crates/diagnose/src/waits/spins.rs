@@ -40,6 +40,7 @@ impl WaitTable {
             Grouping::Stack => stack.unwrap_or(self.names.stacks.unknown()),
             Grouping::Waker => return,
             Grouping::Task => self.names.spans.innermost(pid, tid, time_ns),
+            Grouping::Pod | Grouping::Workload => self.place(pid),
         } as usize;
         if group >= self.groups.len() {
             self.groups.resize_with(group + 1, WaitSums::default);

@@ -53,6 +53,9 @@ impl ObservedProcess {
             container: None,
             pod: None,
             pod_namespace: None,
+            workload: None,
+            workload_kind: None,
+            workload_source: None,
             uid: None,
         }
     }

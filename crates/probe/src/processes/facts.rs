@@ -79,7 +79,8 @@ impl ProcessReader {
         let exe = std::fs::read_link(format!("/proc/{pid}/exe")).ok();
         let groups = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).ok();
         let place = groups.as_deref().and_then(|it| self.containers.find(it));
-        let (container, pod) = place.map_or((None, None), |it| (it.container, it.pod));
+        let (container, pod, workload) =
+            place.map_or_else(Default::default, |it| (it.container, it.pod, it.workload));
         let (namespace, pod) = pod.map(|pod| (pod.namespace, pod.name)).unzip();
         Some(Process {
             pid,
@@ -91,6 +92,9 @@ impl ProcessReader {
             container,
             pod,
             pod_namespace: namespace,
+            workload_kind: workload.as_ref().map(|it| it.kind),
+            workload_source: workload.as_ref().map(|it| it.source),
+            workload: workload.map(|it| it.name),
             uid: real_uid(pid),
         })
     }

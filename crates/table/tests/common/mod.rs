@@ -8,7 +8,8 @@ use serde_json::{Map, Value};
 use whylat_table::manifest::{FORMAT, Header};
 use whylat_table::{
     ActivityKind, ActivitySource, Caller, Chosen, Columns, CounterKind, DropKind, Role, SampleKind,
-    Table, TaskKind, TcpEventKind, ValueSource, WaitObject, Waker, Why, ZerocopyInterface,
+    Table, TaskKind, TcpEventKind, ValueSource, WaitObject, Waker, Why, WorkloadKind,
+    WorkloadSource, ZerocopyInterface,
 };
 
 /// Makes a header of this version.
@@ -131,6 +132,8 @@ fn text<T: Table>(field: &str, random: &mut Random) -> String {
         ("waits", "waker") => random.pick(Waker::ALL).name().to_owned(),
         ("stacks", "caller") => random.pick(Caller::ALL).name().to_owned(),
         ("counters" | "tasks", "source") => random.pick(ValueSource::ALL).name().to_owned(),
+        ("processes", "workload_kind") => random.pick(WorkloadKind::ALL).name().to_owned(),
+        ("processes", "workload_source") => random.pick(WorkloadSource::ALL).name().to_owned(),
         ("zerocopy_sends", "interface") => random.pick(ZerocopyInterface::ALL).name().to_owned(),
         ("counters", "kind") => random.pick(CounterKind::ALL).name().to_owned(),
         ("activity", "kind") => random.pick(ActivityKind::ALL).name().to_owned(),

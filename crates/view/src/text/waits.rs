@@ -56,7 +56,7 @@ fn draw_answer(layout: &mut TextLayout, report: &WaitReport) {
             Grouping::Thread => "by",
             Grouping::Stack => "in",
             Grouping::Waker => "with",
-            Grouping::Task => "in",
+            Grouping::Task | Grouping::Pod | Grouping::Workload => "in",
         };
         let mut text = format!(
             "{} {relation} {}: {} blocked",

@@ -53,6 +53,9 @@ fn process() -> impl Strategy<Value = Process> {
         container: None,
         pod: None,
         pod_namespace: None,
+        workload: None,
+        workload_kind: None,
+        workload_source: None,
         uid,
     })
 }
@@ -69,6 +72,9 @@ fn cells(row: &Process) -> Vec<Cell> {
         row.container.clone(),
         row.pod.clone(),
         row.pod_namespace.clone(),
+        row.workload.clone(),
+        row.workload_kind.map(|it| it.name().to_owned()),
+        row.workload_source.map(|it| it.name().to_owned()),
         row.uid.map(|it| it.to_string()),
     ]
 }

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use super::pod::Pod;
+use super::workload::PodLabels;
 
 /// Digits of an id that are enough to distinguish containers, as `docker ps` shows it.
 const SHORT_ID: usize = 12;
@@ -48,6 +49,10 @@ pub struct Container {
     pub pod: Option<Pod>,
     /// Its first process; `None`: it does not run.
     pub pid: Option<u32>,
+    /// Id of the sandbox of its pod, which may be its own.
+    pub(super) sandbox: Option<String>,
+    /// Labels of its pod, which the files of a sandbox have; `None`: not known.
+    pub(super) labels: Option<PodLabels>,
 }
 
 impl fmt::Display for Container {

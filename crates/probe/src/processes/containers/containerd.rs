@@ -23,6 +23,9 @@ const OF_DOCKER: &str = "moby";
 /// Bytes of the longest name: those of a file's (`NAME_MAX`), which runtimes make of names.
 const LONGEST_NAME: usize = 255;
 
+/// Annotation with the id of the sandbox.
+const SANDBOX: &str = "io.kubernetes.cri.sandbox-id";
+
 /// Annotations with names, the one that people use first.
 const NAMES: [&str; 2] = ["nerdctl/name", "io.kubernetes.cri.container-name"];
 
@@ -58,6 +61,9 @@ fn read(root: &Path, task: &Path) -> Container {
             false => Runtime::Containerd,
         },
         id: last_part(task),
+        sandbox: annotations[SANDBOX].as_str().map(str::to_owned),
+        // in no file: its socket has them
+        labels: None,
         names: names(annotations, &NAMES, &CONTAINERD),
         pod: CONTAINERD.read(annotations),
         pid: pid_in(root, &task.join("init.pid")),

@@ -6,6 +6,7 @@ use super::container::{Container, Runtime};
 use super::containerd::known_name;
 use super::files::{is_alive, is_folder, list_entries, match_folders, read_json, read_settings};
 use super::pod::KUBELET;
+use super::workload::PodLabels;
 
 /// Where Docker keeps its data unless it is configured otherwise; the second as a snap.
 const DATA: [&str; 2] = ["var/lib/docker", "var/snap/docker/common/var-lib-docker"];
@@ -14,6 +15,10 @@ const SETTINGS: &str = "etc/docker/daemon.json";
 
 /// cri-dockerd's name of a container, a label.
 const NAME_IN_POD: &str = "io.kubernetes.container.name";
+/// cri-dockerd's kind of a container, a label; a sandbox has the labels of its pod, too.
+const KIND: (&str, &str) = ("io.kubernetes.docker.type", "podsandbox");
+/// Id of the sandbox, a label of a pod's other containers.
+const SANDBOX: &str = "io.kubernetes.sandbox.id";
 
 /// Returns all containers of Docker that run.
 pub(super) fn list(root: &Path) -> Vec<Container> {
@@ -51,9 +56,17 @@ fn read(root: &Path, dir: &Path) -> Option<Container> {
     let labels = &config["Config"]["Labels"];
     let in_pod = labels[NAME_IN_POD].as_str().and_then(known_name);
     let own = known_name(name.trim_start_matches('/'));
+    let id = config["ID"].as_str()?;
+    let is_sandbox = labels[KIND.0] == KIND.1;
+    let sandbox = match is_sandbox {
+        true => Some(id),
+        false => labels[SANDBOX].as_str(),
+    };
     Some(Container {
         runtime: Runtime::Docker,
-        id: config["ID"].as_str()?.to_owned(),
+        id: id.to_owned(),
+        sandbox: sandbox.map(str::to_owned),
+        labels: is_sandbox.then(|| PodLabels::read(labels)).flatten(),
         names: in_pod.into_iter().chain(own).collect(),
         pod: KUBELET.read(labels),
         pid: pid.filter(|pid| is_alive(root, *pid)),

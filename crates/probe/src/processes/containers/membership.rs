@@ -192,6 +192,8 @@ pub(super) fn list(root: &Path) -> Vec<Container> {
                     names: Vec::new(),
                     pod: None,
                     pid: Some(pid),
+                    sandbox: None,
+                    labels: None,
                 }),
             }
         }

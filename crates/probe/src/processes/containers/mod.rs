@@ -1,17 +1,20 @@
 //! `--container NAME|ID` → its processes. In: a name, an id or the begin of one, as the user knows it. Out: a control group,
 //! or processes where the container has none of its own in the v2 tree.
 //!
-//! Nobody is asked: the files of the runtimes say which containers there are (one file a runtime here), and `/proc` says
-//! which processes are theirs.
+//! The files of the runtimes say which containers there are (one file a runtime here), and `/proc` says which processes
+//! are theirs. Only for the labels of pods, which containerd writes to no file, is it asked (`cri`).
 
 mod container;
 mod containerd;
+mod cri;
 mod docker;
 mod files;
 mod membership;
 mod names;
 mod pod;
+mod sandboxes;
 mod storage;
+mod workload;
 
 use std::path::Path;
 
@@ -19,6 +22,7 @@ pub use container::{Container, Runtime};
 pub use membership::Members;
 pub use names::{ContainerNames, ContainerPlace};
 pub use pod::{Pod, pod_uid};
+pub use workload::Workload;
 
 /// Why there is no one container to record.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]

@@ -7,7 +7,9 @@ use std::path::PathBuf;
 
 use super::membership::ids_in;
 use super::pod::{Pod, label};
-use super::{all, containerd, docker, storage};
+use super::sandboxes::Sandboxes;
+use super::workload::Workload;
+use super::{Container, all, containerd, docker, storage};
 
 /// Containers that are kept. Above, all are forgotten and read again: a node has some hundred pods (the kubelet's
 /// `maxPods` is 110).
@@ -20,6 +22,8 @@ pub struct ContainerPlace {
     pub container: Option<String>,
     /// Pod of its container.
     pub pod: Option<Pod>,
+    /// Workload of its pod.
+    pub workload: Option<Workload>,
 }
 
 /// Names of containers by their ids.
@@ -27,21 +31,25 @@ pub struct ContainerPlace {
 pub struct ContainerNames {
     root: PathBuf,
     known: RefCell<HashMap<String, Option<ContainerPlace>>>,
+    sandboxes: RefCell<Sandboxes>,
 }
 
 impl ContainerNames {
     /// Reads all present containers: the files may be closed to this thread later. `root` is `/`,
     /// except in tests.
     pub fn new(root: PathBuf) -> Self {
-        let named = all(&root)
-            .into_iter()
-            .filter(|it| !it.names.is_empty() || it.pod.is_some());
+        let containers = all(&root);
+        let mut sandboxes = Sandboxes::new(&root, &containers);
+        let named = containers.into_iter();
+        let named = named.filter(|it| !it.names.is_empty() || it.pod.is_some());
         let known = named.map(|it| {
+            let workload = sandboxes.find_workload(&root, &it);
             let id = it.id.clone();
-            (id, Some(ContainerPlace::from_container(it)))
+            (id, Some(ContainerPlace::from_container(it, workload)))
         });
         Self {
             known: RefCell::new(known.collect()),
+            sandboxes: RefCell::new(sandboxes),
             root,
         }
     }
@@ -57,6 +65,7 @@ impl ContainerNames {
             });
             if is_of_another {
                 place.pod = None;
+                place.workload = None;
             }
             Some(place)
         })
@@ -74,7 +83,10 @@ impl ContainerNames {
         let root = &self.root;
         let found = docker::find(root, id).or_else(|| storage::find(root, id));
         let found = found.or_else(|| containerd::find(root, id));
-        let place = found.map(ContainerPlace::from_container);
+        let place = found.map(|it| {
+            let workload = self.sandboxes.borrow_mut().find_workload(root, &it);
+            ContainerPlace::from_container(it, workload)
+        });
         known.insert(id.to_owned(), place.clone());
         place
     }
@@ -82,13 +94,14 @@ impl ContainerNames {
 
 impl ContainerPlace {
     /// Returns the container's name and its pod.
-    fn from_container(container: super::Container) -> Self {
+    fn from_container(container: Container, workload: Option<Workload>) -> Self {
         let mut names = container.names.into_iter();
         let name = names.next();
         Self {
             // a container of a pod has a label as its name
             container: name.filter(|name| container.pod.is_none() || label(name).is_some()),
             pod: container.pod,
+            workload,
         }
     }
 }

@@ -63,11 +63,25 @@ impl PodKeys {
     /// Returns the pod that a container's annotations name; `None` if Kubernetes does not allow such a name.
     pub(super) fn read(&self, annotations: &Value) -> Option<Pod> {
         let [namespace, name, uid] = self.0.map(|key| annotations[key].as_str());
-        Some(Pod {
-            namespace: label(namespace?)?.to_owned(),
-            name: subdomain(name?)?.to_owned(),
+        Pod::from_names(namespace?, name?, uid)
+    }
+}
+
+impl Pod {
+    /// Returns the pod with these names; `None` if Kubernetes does not allow them.
+    pub(super) fn from_names(namespace: &str, name: &str, uid: Option<&str>) -> Option<Self> {
+        Some(Self {
+            namespace: label(namespace)?.to_owned(),
+            name: subdomain(name)?.to_owned(),
             uid: uid.and_then(uid_digits),
         })
+    }
+
+    /// Returns whether both are one pod, as far as their UIDs are known.
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        let uids = self.uid.as_ref().zip(other.uid.as_ref());
+        let has_names = self.namespace == other.namespace && self.name == other.name;
+        has_names && uids.is_none_or(|(own, other)| own == other)
     }
 }
 
@@ -76,8 +90,8 @@ pub(super) fn label(text: &str) -> Option<&str> {
     subdomain(text).filter(|text| text.len() <= LABEL_BYTES && !text.contains('.'))
 }
 
-/// Returns the text if it may be a Kubernetes name (RFC 1123); else None.
-fn subdomain(text: &str) -> Option<&str> {
+/// Returns a name that Kubernetes allows.
+pub(super) fn subdomain(text: &str) -> Option<&str> {
     let is_part = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.');
     let is_name = (1..=SUBDOMAIN_BYTES).contains(&text.len()) && text.bytes().all(is_part);
     is_name.then_some(text)

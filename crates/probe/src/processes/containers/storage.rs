@@ -11,6 +11,7 @@ use super::container::{Container, Runtime};
 use super::containerd::{known_name, names};
 use super::files::{is_folder, last_part, list_entries, match_folders, pid_in, read_json};
 use super::pod::KUBELET;
+use super::workload::PodLabels;
 
 /// Data and run folders: root's, and those of users who run Podman without root.
 const DATA: [&str; 3] = [
@@ -29,6 +30,10 @@ const CONTAINERS: &str = "-containers";
 /// Annotations that CRI-O writes.
 const CRI_O: &str = "io.kubernetes.cri-o.Name";
 const NAMES: [&str; 2] = ["io.kubernetes.container.name", CRI_O];
+/// Kind, sandbox, and labels as JSON, which are the pod's in a sandbox.
+const KIND: (&str, &str) = ("io.kubernetes.cri-o.ContainerType", "sandbox");
+const SANDBOX: &str = "io.kubernetes.cri-o.SandboxID";
+const LABELS: &str = "io.kubernetes.cri-o.Labels";
 
 /// Returns all containers of CRI-O and Podman.
 pub(super) fn list(root: &Path) -> Vec<Container> {
@@ -98,6 +103,10 @@ fn read(root: &Path, runs: &[PathBuf], id: &str, own_names: Vec<String>) -> Cont
     // users run no pods of Kubernetes, and may write what they like
     let is_of_root = folder.starts_with(root.join(RUN[0]));
     let pod = is_of_root.then(|| KUBELET.read(annotations)).flatten();
+    let is_sandbox = is_of_root && annotations[KIND.0] == KIND.1;
+    let labels = is_sandbox.then(|| annotations[LABELS].as_str()).flatten();
+    let labels = labels.and_then(|it| PodLabels::read(&serde_json::from_str(it).ok()?));
+    let sandbox = annotations[SANDBOX].as_str();
     let mut all = names(annotations, &NAMES, &KUBELET);
     all.extend(own_names);
     let mut seen = Vec::new();
@@ -114,6 +123,8 @@ fn read(root: &Path, runs: &[PathBuf], id: &str, own_names: Vec<String>) -> Cont
         },
         id: id.to_owned(),
         names: all,
+        sandbox: sandbox.filter(|_| pod.is_some()).map(str::to_owned),
+        labels,
         pod,
         pid: pid_in(root, &folder.join("pidfile")),
     }

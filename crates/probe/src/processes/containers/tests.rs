@@ -402,6 +402,98 @@ fn pods_of_cri_o_and_cri_dockerd_are_found() {
     );
 }
 
+/// `KIND NAME, SOURCE` of a process in that pod of containerd's.
+fn workload(host: &Host, group: &str) -> Option<String> {
+    let names = ContainerNames::new(host.0.path().to_owned());
+    let place = names.find(&format!("0::{group}\n"))?;
+    let found = place.workload?;
+    Some(format!("{} {}, {}", found.kind, found.name, found.source))
+}
+
+/// Id of the sandbox in `containerd-1.6.20/redis.json`.
+const SANDBOX_ID: &str = "ddcd290f3c71b4c647fbd3e9f6fc9ec1df4ff90c53000561d7529c5406f8d3e3";
+
+#[test]
+fn labels_of_containerd_s_socket_show_the_workload() {
+    let labels = [
+        ("statefulset.kubernetes.io/pod-name", "cache-0"),
+        ("controller-revision-hash", "cache-6d4cf56db6"),
+        ("app", "cache"),
+    ];
+    for (id, pod, expected) in [
+        (SANDBOX_ID, "cache-0", Some("StatefulSet cache, labels")),
+        // of another sandbox, and of another pod than the files say
+        (OTHER, "cache-0", None),
+        (SANDBOX_ID, "cache-1", None),
+    ] {
+        let host = Host::new();
+        host.pod(&pod_path());
+        let socket = host.0.path().join("run/containerd/containerd.sock");
+        let answer = cri::tests::response(vec![cri::tests::sandbox(id, pod, &labels)]);
+        let server = cri::tests::serve_once(&socket, answer, Some("0"));
+        let found = workload(&host, &format!("{}/{ID}", pod_path()));
+        server.join().expect("served");
+        assert_eq!(found.as_deref(), expected, "{id} {pod}");
+    }
+}
+
+#[test]
+fn name_of_the_pod_shows_a_deployment_where_no_labels_are_known() {
+    let config = REDIS_FILE.replace("cache-0", "web-6d4cf56db6-x2k8p");
+    let group = format!("{}/{ID}", pod_path());
+    let host = Host::new();
+    host.task(ID, &config, 41, &group);
+    let found = workload(&host, &group);
+    assert_eq!(found.as_deref(), Some("Deployment web, pod_name"));
+    // the control group is of another pod
+    let other = format!("/kubepods/pod{OTHER_UID}/{ID}");
+    assert_eq!(workload(&host, &other), None);
+}
+
+#[test]
+fn labels_in_the_files_of_a_sandbox_show_the_workload() {
+    let name = "web-6d4cf56db6-x2k8p";
+    let group = format!("/kubepods/pod{UID}/{ID}");
+    let of_pod = format!(
+        r#""io.kubernetes.pod.name":"{name}","io.kubernetes.pod.namespace":"shop","io.kubernetes.pod.uid":"{UID}""#
+    );
+    let docker = |id: &str, labels: &str, pid: u32| {
+        format!(
+            r#"{{"State":{{"Pid":{pid}}},"ID":"{id}","Name":"/k8s","Config":{{"Labels":{{{of_pod},{labels}}}}}}}"#
+        )
+    };
+    for (label, expected) in [
+        ("6d4cf56db6", Some("Deployment web, labels")),
+        // labels are known, and they show no Deployment
+        ("5d69b7cfd9", None),
+    ] {
+        let host = Host::new();
+        let file = |id: &str| format!("var/lib/docker/containers/{id}/config.v2.json");
+        let sandbox =
+            format!(r#""io.kubernetes.docker.type":"podsandbox","pod-template-hash":"{label}""#);
+        let container = format!(
+            r#""io.kubernetes.container.name":"web","io.kubernetes.docker.type":"container","io.kubernetes.sandbox.id":"{OTHER}""#
+        );
+        host.write(&file(OTHER), &docker(OTHER, &sandbox, 40))
+            .write(&file(ID), &docker(ID, &container, 41))
+            .process(41, &format!("0::{group}\n"));
+        assert_eq!(workload(&host, &group).as_deref(), expected, "docker");
+
+        let host = Host::new();
+        let crio = |id: &str, kind: &str, labels: &str| {
+            format!(
+                r#"{{{of_pod},"io.kubernetes.cri-o.Name":"k8s_{id}","io.kubernetes.cri-o.ContainerType":"{kind}",
+                    "io.kubernetes.cri-o.SandboxID":"{OTHER}","io.kubernetes.cri-o.Labels":"{labels}"}}"#
+            )
+        };
+        let labels = format!(r#"{{\"pod-template-hash\":\"{label}\"}}"#);
+        host.storage(OTHER, "[]", &crio(OTHER, "sandbox", &labels), 40)
+            .storage(ID, "[]", &crio(ID, "container", "{}"), 41)
+            .process(41, &format!("0::{group}\n"));
+        assert_eq!(workload(&host, &group).as_deref(), expected, "CRI-O");
+    }
+}
+
 #[test]
 fn container_outside_a_pod_is_named() {
     let host = Host::new();
