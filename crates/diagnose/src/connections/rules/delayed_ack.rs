@@ -104,7 +104,7 @@ fn collect_facts(case: &Case, ledger: &TcpStage) -> Vec<Fact> {
     let label = "average wait beyond the path's round trip";
     facts.extend(known("mean_wait_ns", mean_ns, FactUnit::Ns, label));
     if let Some(calls) = case.calls_with_blocking() {
-        let label = "blocked in send calls";
+        let label = "time blocked in send calls";
         facts.push(total_ns("send_blocked_ns", calls.send.blocked_ns, label));
     }
     facts.extend(pattern(case));

@@ -241,7 +241,7 @@ fn collect_facts(case: &Case, retransmits: u64, fall: RateFall) -> Vec<Fact> {
         ));
     }
     let under_loss = FactValue::Real(fall.under_loss_bytes_per_s);
-    let label = "delivered while segments were lost";
+    let label = "rate while segments were lost";
     facts.push(worst(
         "rate_under_loss",
         under_loss,
@@ -281,7 +281,7 @@ fn window_facts(case: &Case, fall: RateFall) -> [Option<Fact>; 2] {
             "cwnd_needed_bytes",
             needed,
             FactUnit::Bytes,
-            "needed on this path for the best rate",
+            "congestion window that the best rate needs",
         ),
     ]
 }

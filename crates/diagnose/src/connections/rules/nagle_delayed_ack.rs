@@ -29,7 +29,7 @@ fn collect_facts(case: &Case, ledger: &TcpStage) -> Vec<Fact> {
     let mut facts = vec![sum("nagle_holds", holds, label)];
     let label = "of these waits ended only when the receiver's ACK timer expired";
     facts.push(sum("delayed_acks", ledger.delayed_acks.into(), label));
-    let label = "spent on delayed ACKs, beyond the path's round trip";
+    let label = "wait for delayed ACKs, beyond the path's round trip";
     facts.push(total_ns("delayed_ack_ns", late_ns, label));
     facts.extend(known("mean_hold_ns", mean_ns, FactUnit::Ns, "average wait"));
     let longest = ledger.longest_hold_ns;
@@ -41,7 +41,7 @@ fn collect_facts(case: &Case, ledger: &TcpStage) -> Vec<Fact> {
     facts.extend(known_bytes(
         "mss_bytes",
         segment,
-        "would fit in one segment",
+        "size of a full segment (MSS)",
     ));
     facts.extend(min_rtt(case));
     facts

@@ -55,7 +55,7 @@ impl Rule for ProxyStall {
             )),
             late.map(|late| total_ns("reader_slow_ns", late.ns, "data waited in total")),
             (behind.others_ns > 0).then(|| {
-                let label = "data waited behind other connections";
+                let label = "wait of data behind other connections";
                 total_ns("others_ns", behind.others_ns, label)
             }),
             known(

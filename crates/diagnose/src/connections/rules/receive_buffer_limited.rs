@@ -126,7 +126,7 @@ pub fn window_facts(case: &Case) -> Vec<Fact> {
         .map(u64::from);
     let locked = peer.and_then(|peer| peer.rcvbuf_locked);
     let late = case.peer_reader_late();
-    let label = "allowed by the congestion window";
+    let label = "limit of the congestion window";
     let cwnd = known_bytes("cwnd_bytes", case.cwnd_bytes(), label);
     let zero = zero_windows(case);
     let zero = zero.map(|zero| sum("zero_windows", zero, "times the window went to zero"));
@@ -138,7 +138,7 @@ pub fn window_facts(case: &Case) -> Vec<Fact> {
     let late = known_real("peer_reader_slow", late, FactUnit::Share, label);
     let window = known_bytes("largest_window_bytes", window, "largest window announced");
     let announced = case.window_changed_on_path().map(|(_, bytes)| bytes);
-    let label = "as the receiver announced it";
+    let label = "window as the receiver announced it";
     let announced = known_bytes("announced_window_bytes", announced, label);
     let label = "in flight at the flow's best rate: rate × min RTT";
     let in_flight = known_bytes("best_in_flight_bytes", case.best_in_flight_bytes(), label);

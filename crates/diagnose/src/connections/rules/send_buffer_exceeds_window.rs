@@ -108,7 +108,7 @@ fn collect_facts(case: &Case, queue: u64, window: u64) -> Vec<Fact> {
     let locked = identity.and_then(|identity| identity.sndbuf_locked);
     let label = "send buffer limit (SO_SNDBUF), when last seen";
     let mut facts = vec![
-        known_bytes("max_send_queue_bytes", Some(queue), "max queued"),
+        known_bytes("max_send_queue_bytes", Some(queue), "largest queue"),
         known_bytes(
             "largest_window_bytes",
             Some(window),

@@ -94,15 +94,15 @@ fn collect_facts(case: &Case) -> Vec<Fact> {
     let mut facts = vec![
         known_bytes("sndbuf_bytes", limit, label),
         known_flag("sndbuf_locked", locked, "the application set it"),
-        known_bytes("max_send_queue_bytes", queue, "max queued"),
+        known_bytes("max_send_queue_bytes", queue, "largest queue"),
     ];
-    let label = "allowed by both windows";
+    let label = "limit of both windows";
     facts.push(known_bytes("path_bytes", path_bytes(case), label));
     let label = "in flight at the flow's best rate: rate × min RTT";
     let in_flight = case.best_in_flight_bytes();
     facts.push(known_bytes("best_in_flight_bytes", in_flight, label));
     if let Some((share, _)) = share_bytes(case) {
-        let label = "its share of all send buffers here, by congestion window";
+        let label = "fair share of the host's send buffers, by congestion window";
         facts.push(known_bytes("buffer_share_bytes", Some(share), label));
     }
     facts.push(known_real(
@@ -115,7 +115,7 @@ fn collect_facts(case: &Case) -> Vec<Fact> {
     if let Some(CallDigest { send, .. }) = case.calls_with_blocking() {
         let label = "send calls that blocked";
         facts.push(Some(sum("blocked_sends", send.blocked_calls, label)));
-        let label = "blocked in them";
+        let label = "time blocked in these calls";
         facts.push(Some(total_ns("send_blocked_ns", send.blocked_ns, label)));
     }
     facts.into_iter().flatten().collect()
@@ -241,7 +241,7 @@ impl SendBufferLimited {
             "max_send_queue_bytes",
             Some(queue),
             FactUnit::Bytes,
-            "max queued",
+            "largest queue",
         );
         Verdict::Inconclusive(RuleDoubt {
             candidates: vec![self.id()],

@@ -73,7 +73,7 @@ impl Rule for SmallWrites {
             "mss_bytes",
             Some(segment_bytes as u64),
             FactUnit::Bytes,
-            "would fit in one",
+            "size of a full segment (MSS)",
         ));
         facts.extend(min_rtt(case));
         Verdict::Fires(RuleFinding {

@@ -54,12 +54,12 @@ fn finding(case: &ServiceCase<'_>, runs: &RunDigest) -> RequestFinding {
         bytes_of(
             "window_bytes",
             credits.bytes / credits.count.max(1),
-            "came after one (mean)",
+            "data after one (mean)",
         ),
         bytes_of(
             "window_max_bytes",
             credits.most_bytes,
-            "came after one (most)",
+            "data after one (most)",
         ),
     ];
     let path = case.digest.path_ns;

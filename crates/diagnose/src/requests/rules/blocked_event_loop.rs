@@ -64,7 +64,7 @@ fn finding(case: &ServiceCase<'_>, blockers: &BlockerDigest, queued: &PartHarm) 
     let (why, why_share) = blockers.largest_part();
     let mut facts = duration_facts(case);
     facts.extend([
-        time_fact("queued_ns", harm.ns, "waited behind long requests"),
+        time_fact("queued_ns", harm.ns, "wait behind long requests"),
         share_fact("queued_share", harm.share, "of the time of requests"),
         share_fact(
             "queue_share",
@@ -89,12 +89,12 @@ fn finding(case: &ServiceCase<'_>, blockers: &BlockerDigest, queued: &PartHarm) 
         time_fact(
             "long_from_ns",
             blockers.least_ns,
-            "the shortest of these kept its thread",
+            "time that the shortest of these kept its thread",
         ),
         time_fact(
             "long_most_ns",
             blockers.longest.map_or(0, |it| it.kept_ns),
-            "the longest of these kept its thread",
+            "time that the longest of these kept its thread",
         ),
     ]);
     RequestFinding {

@@ -74,7 +74,7 @@ fn finding(case: &ServiceCase<'_>, queued: &PartHarm, served_ns: u64) -> Request
         None => format!("all of {} were {busy}", case.title()),
     };
     let mut facts = duration_facts(case);
-    facts.push(time_fact("queued_ns", queued.ns, "waited for a thread"));
+    facts.push(time_fact("queued_ns", queued.ns, "wait for a thread"));
     let label = "of the time of requests";
     facts.push(share_fact("queued_share", queued.share, label));
     facts.extend(occupation_facts(case, served_ns, queued.ns));

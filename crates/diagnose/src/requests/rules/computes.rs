@@ -53,7 +53,7 @@ fn finding(case: &ServiceCase<'_>, harm: &PartHarm) -> RequestFinding {
         ),
     };
     let mut facts = duration_facts(case);
-    facts.push(time_fact("cpu_ns", harm.ns, "computed for requests"));
+    facts.push(time_fact("cpu_ns", harm.ns, "CPU time for requests"));
     facts.push(share_fact(
         "cpu_share",
         harm.share,

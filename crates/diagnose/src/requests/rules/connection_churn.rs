@@ -116,7 +116,7 @@ fn finding(case: &ServiceCase<'_>, opened: &PoolSize, connect_ns: u64) -> Reques
         number(
             "connections_at_once",
             opened.most,
-            "most of them in use at once",
+            "connections in use at once, at most",
         ),
         time_fact("connect_ns", connect_ns, "requests waited for handshakes"),
         time_fact("tcp_handshakes_ns", tcp_ns, "of it TCP handshakes"),

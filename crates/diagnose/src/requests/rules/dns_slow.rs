@@ -183,7 +183,7 @@ fn server_facts(servers: &ProcessServers) -> Vec<Fact> {
         facts.push(time_fact(
             "dns_unanswered_ns",
             ns,
-            "in waits without an answer",
+            "time in waits without an answer",
         ));
     }
     if all.answered > 0 {

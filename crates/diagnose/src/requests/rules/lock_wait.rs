@@ -53,7 +53,7 @@ fn behind_runtime(case: &ServiceCase<'_>) -> Option<RequestDoubt> {
         return None;
     }
     let mut facts = duration_facts(case);
-    facts.push(time_fact("timer_ns", timer_ns, "waited for timers"));
+    facts.push(time_fact("timer_ns", timer_ns, "wait for timers"));
     facts.push(time_fact("overlap_ns", overlap_ns, "beside other requests"));
     Some(RequestDoubt {
         candidates: vec![RuleId::LockWait, RuleId::TimerWait],
@@ -84,7 +84,7 @@ fn finding(case: &ServiceCase<'_>, harm: &PartHarm) -> RequestFinding {
         format!(", which {} had", holder.subject.name)
     });
     let mut facts = duration_facts(case);
-    facts.push(time_fact("lock_ns", harm.ns, "waited for locks"));
+    facts.push(time_fact("lock_ns", harm.ns, "wait for locks"));
     facts.push(share_fact(
         "lock_share",
         harm.share,

@@ -46,7 +46,7 @@ fn finding(case: &ServiceCase<'_>) -> RequestFinding {
         time_fact(
             "pool_wait_ns",
             pool.ns,
-            "waited for a connection before requests",
+            "wait for a connection before requests",
         ),
         share_fact(
             "pool_share",

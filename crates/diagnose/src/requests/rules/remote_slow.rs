@@ -42,7 +42,7 @@ impl RequestRule for RemoteSlow {
 
 fn collect_facts(case: &ServiceCase<'_>, harm: &PartHarm) -> Vec<crate::report::Fact> {
     let mut facts = duration_facts(case);
-    facts.push(time_fact("remote_ns", harm.ns, "waited for the other end"));
+    facts.push(time_fact("remote_ns", harm.ns, "wait for the other end"));
     facts.push(share_fact(
         "remote_share",
         harm.share,

@@ -105,7 +105,11 @@ fn doubt_verdict(case: &ServiceCase<'_>, resets: &ResetDigest) -> RequestVerdict
                 "requests without a response",
             ),
             number("requests", case.requests(), "requests with a response"),
-            time_fact("unanswered_ns", waited_ns, "until the connections ended"),
+            time_fact(
+                "unanswered_ns",
+                waited_ns,
+                "time until the connections ended",
+            ),
         ],
         why: "No RST came: the program gave up, or the other end closed without an answer.",
         would_help: vec!["Read the logs of both ends at these times.".to_owned()],
@@ -191,7 +195,7 @@ fn collect_facts(
             again,
             "of these followed by another request of the thread",
         ),
-        time_fact("lost_ns", lost_ns, "until then"),
+        time_fact("lost_ns", lost_ns, "time until that request"),
     ];
     if let Some(ns) = least_ns {
         facts.push(time_fact(

@@ -57,10 +57,10 @@ fn finding(case: &ServiceCase<'_>, runs: &RunDigest) -> RequestFinding {
     );
     facts.extend(duration_facts(case));
     let gap_ns = each(runs.gaps_ns);
-    let label = "from a response to the next request (mean)";
+    let label = "gap from a response to the next request (mean)";
     facts.push(time_fact("series_gap_ns", gap_ns, label));
     let beyond_ns = each(runs.duration_ns.saturating_sub(runs.round_trips_ns));
-    let label = "of a request beyond the round trip (mean)";
+    let label = "duration of a request beyond the round trip (mean)";
     facts.push(time_fact("beyond_round_trip_ns", beyond_ns, label));
     let requests = quantity(runs.requests, "request");
     RequestFinding {

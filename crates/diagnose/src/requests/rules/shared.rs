@@ -164,7 +164,7 @@ pub fn unseen_verdict(case: &ServiceCase<'_>) -> RequestVerdict {
     facts.push(time_fact(
         "unknown_ns",
         harm.ns,
-        "in the program, not recorded",
+        "time in the program, not recorded",
     ));
     RequestVerdict::Inconclusive(Box::new(RequestDoubt {
         candidates: OF_THREADS.to_vec(),

@@ -96,7 +96,7 @@ fn finding(case: &ServiceCase<'_>, harm: &PartHarm) -> RequestFinding {
 
 fn collect_facts(case: &ServiceCase<'_>, harm: &PartHarm, is_paced: bool) -> Vec<Fact> {
     let mut facts = duration_facts(case);
-    facts.push(time_fact("timer_ns", harm.ns, "waited for timers"));
+    facts.push(time_fact("timer_ns", harm.ns, "wait for timers"));
     facts.push(share_fact(
         "timer_share",
         harm.share,
@@ -136,7 +136,7 @@ fn doubt_verdict(case: &ServiceCase<'_>, harm: &PartHarm) -> RequestVerdict {
     let pauses = &case.digest.pauses;
     let unasked_ns = pauses.sums.unasked_ns;
     let mut facts = duration_facts(case);
-    facts.push(time_fact("timer_ns", harm.ns, "waited for timers"));
+    facts.push(time_fact("timer_ns", harm.ns, "wait for timers"));
     facts.push(time_fact(
         "unasked_ns",
         unasked_ns,

@@ -248,7 +248,7 @@ fn finding(case: &ServiceCase<'_>, lost: &LostQuestions) -> RequestFinding {
         number("dropped_answers", lost.answers, "of them answers"),
         number("requests_dropped", lost.requests, "requests that lost some"),
         number("asked_again", lost.asked_again, "datagrams repeated"),
-        time_fact("lost_ns", lost.ns, "until the last was repeated"),
+        time_fact("lost_ns", lost.ns, "time until the last was repeated"),
         share_fact(
             "lost_share",
             ratio_of(lost.ns, case.total_ns()),
@@ -326,7 +326,11 @@ fn unseen_verdict(case: &ServiceCase<'_>) -> RequestVerdict {
         repeats.questions,
         "datagrams repeated",
     ));
-    facts.push(time_fact("lost_ns", lost_ns, "until the last was repeated"));
+    facts.push(time_fact(
+        "lost_ns",
+        lost_ns,
+        "time until the last was repeated",
+    ));
     RequestVerdict::Inconclusive(Box::new(RequestDoubt {
         candidates: vec![RuleId::UdpDrops, RuleId::TimerWait],
         concerned_ns: lost_ns,

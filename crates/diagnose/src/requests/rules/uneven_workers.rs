@@ -87,7 +87,7 @@ fn finding(case: &ServiceCase<'_>, spread: &WorkerSpread, harm_ns: u64) -> Reque
             ratio_of(others_ns, spread.span_ns),
             "of the time others had one, on average",
         ),
-        time_fact("avoidable_ns", harm_ns, "waited behind others meanwhile"),
+        time_fact("avoidable_ns", harm_ns, "wait behind others meanwhile"),
     ]);
     RequestFinding {
         parts: PARTS.to_vec(),
