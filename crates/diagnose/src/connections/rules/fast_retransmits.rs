@@ -72,7 +72,7 @@ impl Rule for FastRetransmits {
         }
         let stalled_ns = lesser_stalls_ns(case);
         let mut facts = collect_facts(case, retransmits, fall);
-        facts.push(total_ns("limited_ns", limited_ns, "limited by loss"));
+        facts.push(total_ns("limited_ns", limited_ns, "time limited by loss"));
         if stalled_ns > 0 {
             let label = "of it until a timer detected the loss";
             facts.push(total_ns("stalled_ns", stalled_ns, label));

@@ -165,7 +165,7 @@ fn waiting_facts(listener: &ListenerDigest) -> Vec<Fact> {
     let mut facts = vec![sum("waiting_max", listener.waiting_max.into(), label)];
     // It is read now and then, and a queue fills and drains between.
     if listener.most_waiting > 0 {
-        let label = "most waiting connections when it was read";
+        let label = "connections in the accept queue at most, when read";
         facts.push(sum("most_waiting", listener.most_waiting.into(), label));
     }
     facts

@@ -176,7 +176,7 @@ impl LargeLoss {
                 ..sum(
                     "lost_bytes",
                     self.lost_bytes,
-                    "bytes of the smallest lost one",
+                    "bytes of the smallest lost segment",
                 )
             },
         ];

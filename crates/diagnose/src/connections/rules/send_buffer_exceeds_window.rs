@@ -108,7 +108,7 @@ fn collect_facts(case: &Case, queue: u64, window: u64) -> Vec<Fact> {
     let locked = identity.and_then(|identity| identity.sndbuf_locked);
     let label = "send buffer limit (SO_SNDBUF), when last seen";
     let mut facts = vec![
-        known_bytes("max_send_queue_bytes", Some(queue), "largest queue"),
+        known_bytes("max_send_queue_bytes", Some(queue), "largest send queue"),
         known_bytes(
             "largest_window_bytes",
             Some(window),
@@ -120,7 +120,7 @@ fn collect_facts(case: &Case, queue: u64, window: u64) -> Vec<Fact> {
     let rate = case.delivered_bytes_per_s().filter(|rate| *rate > 0.0);
     if let Some(rate) = rate {
         let wait_ns = ((queue - window) as f64 / rate * 1e9) as u64;
-        let label = "wait of the data beyond the window, at the delivered rate";
+        let label = "wait of data that exceeds the window, at the delivered rate";
         facts.push(Some(total_ns("wait_ns", wait_ns, label)));
     }
     let polls = case.own.gathered.samples.polls;

@@ -94,7 +94,7 @@ fn collect_facts(case: &Case) -> Vec<Fact> {
     let mut facts = vec![
         known_bytes("sndbuf_bytes", limit, label),
         known_flag("sndbuf_locked", locked, "the application set it"),
-        known_bytes("max_send_queue_bytes", queue, "largest queue"),
+        known_bytes("max_send_queue_bytes", queue, "largest send queue"),
     ];
     let label = "limit of both windows";
     facts.push(known_bytes("path_bytes", path_bytes(case), label));
@@ -241,7 +241,7 @@ impl SendBufferLimited {
             "max_send_queue_bytes",
             Some(queue),
             FactUnit::Bytes,
-            "largest queue",
+            "largest send queue",
         );
         Verdict::Inconclusive(RuleDoubt {
             candidates: vec![self.id()],

@@ -208,7 +208,12 @@ impl Rule for SmallIo {
 /// Returns the fact of the mean size of a call.
 fn mean_bytes(small: &SmallCalls) -> Option<crate::report::Fact> {
     let mean = small.bytes.checked_div(small.calls);
-    known("mean_bytes", mean, FactUnit::Bytes, "in a call, on average")
+    known(
+        "mean_bytes",
+        mean,
+        FactUnit::Bytes,
+        "moved by a call, on average",
+    )
 }
 
 /// Rules out blocking as the cause, if send calls were hardly blocked.

@@ -145,7 +145,7 @@ impl SmallWrites {
             "mean_segment_bytes",
             Some(mean_bytes),
             FactUnit::Bytes,
-            "of data in each on average",
+            "of data in a segment, on average",
         );
         Verdict::Inconclusive(RuleDoubt {
             candidates: vec![self.id()],

@@ -235,7 +235,7 @@ impl SynRetries {
             facts: vec![sum(
                 "retransmits",
                 retries,
-                "segments without data retransmitted",
+                "retransmitted segments without data",
             )],
             why: "The recording does not show when connect() was called. The retransmitted segments were SYNs, \
                 or FINs at the end.",

@@ -57,7 +57,11 @@ impl Rule for ThinStreamTimeouts {
         let label = "stall(s) with three or fewer segments in flight";
         let facts = [
             Some(sum("thin_stalls", ledger.thin_stalls.into(), label)),
-            Some(total_ns("thin_stall_ns", thin_ns, "they took in total")),
+            Some(total_ns(
+                "thin_stall_ns",
+                thin_ns,
+                "length of these stalls, in total",
+            )),
             known("mean_stall_ns", mean_ns, FactUnit::Ns, "average stall"),
             delayed_ack_after_timeout::part_of(case),
             known(

@@ -114,7 +114,7 @@ fn collect_facts(case: &Case, sends: ZerocopyCounts) -> Vec<Fact> {
                 "zero-copy sends with an unknown result",
             )
         }),
-        known_bytes("mean_send_bytes", mean_bytes, "in a send call, on average"),
+        known_bytes("mean_send_bytes", mean_bytes, "sent by a call, on average"),
         known_flag(
             "other_end_is_here",
             case.peer.is_some().then_some(true),

@@ -49,17 +49,17 @@ fn finding(case: &ServiceCase<'_>, runs: &RunDigest) -> RequestFinding {
         number(
             "credits",
             credits.count,
-            "small messages that let the sender go on",
+            "small messages after which the sender went on",
         ),
         bytes_of(
             "window_bytes",
             credits.bytes / credits.count.max(1),
-            "data after one (mean)",
+            "data after such a message (mean)",
         ),
         bytes_of(
             "window_max_bytes",
             credits.most_bytes,
-            "data after one (most)",
+            "data after such a message (most)",
         ),
     ];
     let path = case.digest.path_ns;
@@ -118,7 +118,7 @@ fn doubt_verdict(case: &ServiceCase<'_>) -> RequestVerdict {
     facts.push(number(
         "credits",
         credits,
-        "small messages that let the sender go on",
+        "small messages after which the sender went on",
     ));
     RequestVerdict::Inconclusive(Box::new(RequestDoubt {
         candidates: vec![RuleId::ApplicationWindow, RuleId::RemoteSlow],

@@ -54,7 +54,11 @@ fn behind_runtime(case: &ServiceCase<'_>) -> Option<RequestDoubt> {
     }
     let mut facts = duration_facts(case);
     facts.push(time_fact("timer_ns", timer_ns, "wait for timers"));
-    facts.push(time_fact("overlap_ns", overlap_ns, "beside other requests"));
+    facts.push(time_fact(
+        "overlap_ns",
+        overlap_ns,
+        "time of requests beside other requests",
+    ));
     Some(RequestDoubt {
         candidates: vec![RuleId::LockWait, RuleId::TimerWait],
         concerned_ns: bound_ns,

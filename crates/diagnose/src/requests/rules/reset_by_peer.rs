@@ -195,7 +195,7 @@ fn collect_facts(
             again,
             "of these followed by another request of the thread",
         ),
-        time_fact("lost_ns", lost_ns, "time until that request"),
+        time_fact("lost_ns", lost_ns, "time until the next request"),
     ];
     if let Some(ns) = least_ns {
         facts.push(time_fact(

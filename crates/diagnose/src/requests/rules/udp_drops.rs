@@ -246,9 +246,17 @@ fn finding(case: &ServiceCase<'_>, lost: &LostQuestions) -> RequestFinding {
         ),
         number("dropped_questions", lost.questions, "of them questions"),
         number("dropped_answers", lost.answers, "of them answers"),
-        number("requests_dropped", lost.requests, "requests that lost some"),
+        number(
+            "requests_dropped",
+            lost.requests,
+            "requests that lost a datagram",
+        ),
         number("asked_again", lost.asked_again, "datagrams repeated"),
-        time_fact("lost_ns", lost.ns, "time until the last was repeated"),
+        time_fact(
+            "lost_ns",
+            lost.ns,
+            "time until the last lost datagram was repeated",
+        ),
         share_fact(
             "lost_share",
             ratio_of(lost.ns, case.total_ns()),
@@ -329,7 +337,7 @@ fn unseen_verdict(case: &ServiceCase<'_>) -> RequestVerdict {
     facts.push(time_fact(
         "lost_ns",
         lost_ns,
-        "time until the last was repeated",
+        "time until the last lost datagram was repeated",
     ));
     RequestVerdict::Inconclusive(Box::new(RequestDoubt {
         candidates: vec![RuleId::UdpDrops, RuleId::TimerWait],

@@ -80,14 +80,18 @@ fn finding(case: &ServiceCase<'_>, spread: &WorkerSpread, harm_ns: u64) -> Reque
         share_fact(
             "busy",
             ratio_of(worst.busy_ns, spread.span_ns),
-            "of the time it had a request",
+            "of the time that worker had a request",
         ),
         share_fact(
             "busy_others",
             ratio_of(others_ns, spread.span_ns),
-            "of the time others had one, on average",
+            "of the time the other workers had a request, on average",
         ),
-        time_fact("avoidable_ns", harm_ns, "wait behind others meanwhile"),
+        time_fact(
+            "avoidable_ns",
+            harm_ns,
+            "wait at that worker while other workers were idle",
+        ),
     ]);
     RequestFinding {
         parts: PARTS.to_vec(),
