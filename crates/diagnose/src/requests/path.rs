@@ -163,7 +163,8 @@ impl PathFinder<'_> {
         }
     }
 
-    /// Returns the other request that the thread had to do with before a place; `None`: with none, as far as known.
+    /// Returns the other request that the thread worked for before a place in its history; `None`:
+    /// none is known.
     fn other_request(&self, context: &PathContext, at: &Position) -> Option<EndpointId> {
         if at.depth > 0 || !context.has_others() {
             return None;
@@ -230,7 +231,8 @@ impl PathFinder<'_> {
         self.account_work(context, at, (begin_ns, preemption.part()), trail);
     }
 
-    /// Returns the part that a request to another end is.
+    /// Returns the part of a request that waits for another end: name resolution or an upstream
+    /// request.
     fn part_of_asking(&self, endpoint: EndpointId) -> RequestPart {
         match self.endpoints.get(endpoint).is_resolver {
             true => RequestPart::Dns,

@@ -86,7 +86,8 @@ impl ServedAddresses {
     }
 }
 
-/// An address as a process uses it. Addresses are many: their hashes are kept.
+/// Returns the key of an address that a process uses: its pid and the address's hash, as addresses
+/// are many.
 fn key(row: &Connection, address: &str) -> (u32, u64) {
     let hasher = BuildHasherDefault::<DefaultHasher>::default();
     (row.pid.unwrap_or(0), hasher.hash_one(address))

@@ -18,7 +18,7 @@ impl Notes {
         notes
     }
 
-    /// Returns whether another entry belongs elsewhere.
+    /// Returns whether the notes have no room for another entry.
     pub(crate) fn is_full(&self) -> bool {
         self.0.len() >= MOST_BYTES
     }

@@ -188,7 +188,7 @@ fn collect_facts(case: &Case) -> Vec<Fact> {
             "stolen",
             stolen,
             FactUnit::Share,
-            "of the time a hypervisor took it away",
+            "of the time a hypervisor took that CPU away",
         ),
     ]
     .into_iter()

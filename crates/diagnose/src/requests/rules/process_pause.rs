@@ -77,7 +77,7 @@ fn collection_cause(case: &ServiceCase<'_>, harm: &PartHarm, function: &str) -> 
         part: RequestPart::Lock,
         holds: "Garbage collection stops",
         place: format!(", in {function}"),
-        fact: ("paused_ns", "waited until the collector was done"),
+        fact: ("paused_ns", "wait until the collector was done"),
         facts: vec![number(
             "pauses",
             count,
