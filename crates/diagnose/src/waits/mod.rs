@@ -8,6 +8,7 @@
 //! places       row → pod or workload, as small numbers
 //! names        what people call them
 //! stacks       call stacks; the same has several numbers
+//! glibc        names of its functions as programs call them
 //! group        the sums of a group
 //! spins        the same for threads that ask without waiting
 //! tasks        spans that programs report: the innermost one of a wait
@@ -21,6 +22,7 @@ mod assemble;
 mod counter_report;
 pub mod counters;
 mod filter;
+mod glibc;
 mod group;
 pub mod join;
 mod keys;

@@ -8,6 +8,7 @@ use std::hash::BuildHasherDefault;
 use table::tables::{StackFrame, StackFrames, Symbol, Symbols};
 use table::{Caller, Columns};
 
+use super::glibc::public_name;
 use super::keys::FoldedKey;
 use super::report::{Frame, LockKind, WaitStack};
 use super::sampled::{PYTHON, is_of_language};
@@ -219,8 +220,13 @@ impl Stacks {
                 ..Frame::default()
             }];
         };
+        let is_kernel = row.pid.is_none();
+        let name = |function: &str| match is_kernel {
+            true => function.to_owned(),
+            false => public_name(function).to_owned(),
+        };
         let frame = |symbol: &Symbol| Frame {
-            function: symbol.function.clone(),
+            function: symbol.function.as_deref().map(name),
             object: object.clone(),
             offset: None,
             source: symbol.source.clone(),
