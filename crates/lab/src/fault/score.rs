@@ -136,11 +136,14 @@ fn reported_findings<'a>(report: &'a Value, answers: &[&str]) -> BTreeMap<NamedF
         .collect()
 }
 
+/// A rule on connections and on requests: it names the requests of a service where these show it. A claim names sockets.
+const OF_SOCKETS: &str = "cpu_contention";
+
 /// Returns the subjects of a finding.
 fn finding_subjects(report: &Value, finding: &Value) -> Vec<ScoredSubject> {
     let subject = &finding["subject"];
     let requests = &subject["requests"];
-    if requests.is_object() {
+    if requests.is_object() && rule_name(finding) != OF_SOCKETS {
         let (role, address) = (text(requests, "role"), text(requests, "address"));
         return vec![ScoredSubject::service(role, address)];
     }
@@ -204,7 +207,11 @@ fn sockets(report: &Value, finding: &Value) -> Vec<u64> {
     }
     let has_it = |it: &&Value| list_values(it, "findings").any(|rule| *rule == finding["rule"]);
     let connections = list_values(report, "connections").filter(has_it);
-    connections.map(|it| number(it, "id")).collect()
+    let ids: Vec<u64> = connections.map(|it| number(it, "id")).collect();
+    match ids.is_empty() {
+        true => listed,
+        false => ids,
+    }
 }
 
 /// Returns the part of the planted interval that the finding names, 0 to 1.
@@ -365,6 +372,16 @@ mod tests {
         assert_eq!(score(&of_requests("timer_wait", 7, "server")), (1, 0));
         assert_eq!(score(&of_requests("timer_wait", 8, "server")), (0, 0));
         assert_eq!(score(&of_requests("timer_wait", 7, "client")), (0, 1));
+    }
+
+    #[test]
+    fn lack_of_cpu_of_requests_is_one_of_their_sockets() {
+        let mut report = of_requests("cpu_contention", 7, "server");
+        report["findings"][0]["subject"]["ids"] = json!([2]);
+        let claims = json!([{ "rule": "cpu_contention", "from_ns": 100, "until_ns": 200, "connections": [{ "cookie": 2 }] }]);
+        let truth = json!({ "expected": claims, "roles": [] });
+        let score = Score::new(&truth, &report, &[]);
+        assert_eq!((score.found.len(), score.beside.len()), (1, 0));
     }
 
     #[test]

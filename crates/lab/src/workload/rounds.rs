@@ -151,7 +151,7 @@ pub(crate) struct ShortConnectionsTruth {
 const SERIES_LEAST: usize = 10;
 
 /// Returns the rule that is true of a client with pauses shorter than its rounds: it asks one after another.
-fn in_series(rounds: usize, pause_us: u64, round_ns: u64) -> Vec<&'static str> {
+pub(super) fn in_series(rounds: usize, pause_us: u64, round_ns: u64) -> Vec<&'static str> {
     match rounds >= SERIES_LEAST && pause_us * 1_000 < round_ns {
         true => vec!["serial_round_trips"],
         false => Vec::new(),

@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use super::super::context::Context;
 use super::super::peer::{ConnectionTruth, Peer, SocketOptions, pause_us};
+use super::super::rounds::in_series;
 use super::{ANSWER_BYTES, CommandHeader, CountedChannel, HEADER_BYTES, IttReporter};
 use crate::clock::now_ns;
 use crate::error::LabError;
@@ -88,7 +89,17 @@ pub(crate) struct CommandClientTruth {
     commands: Vec<CommandTruth>,
     /// The requests after that.
     polls: Vec<CommandTruth>,
+    /// Rules that are true of it by its options: it sends no command before the answer to the one before.
+    also_true: Vec<&'static str>,
     connections: Vec<ConnectionTruth>,
+}
+
+/// Returns the duration of the one in the middle, ns.
+fn median_ns(commands: &[CommandTruth]) -> u64 {
+    let durations = commands.iter().map(|one| one.answered_ns - one.start_ns);
+    let mut sorted: Vec<u64> = durations.collect();
+    sorted.sort_unstable();
+    sorted.get(sorted.len() / 2).copied().unwrap_or(0)
 }
 
 impl CommandClient {
@@ -115,6 +126,7 @@ impl CommandClient {
             ready_ns,
             stalled_commands: stalls_ns.len() as u64,
             stalled_ns: stalls_ns.iter().sum(),
+            also_true: in_series(commands.len(), 0, median_ns(&commands)),
             commands,
             polls,
             connections: vec![channel.close()],
