@@ -14,3 +14,7 @@ pub const TCP_CA_RECOVERY: u8 = 3;
 
 /// `TCP_CA_Loss`.
 pub const TCP_CA_LOSS: u8 = 4;
+
+/// The run-queue delay of an ordinary wake-up, ns: as late as the kernel itself lets every ordinary thread be when it sleeps
+/// (`timer_slack_ns` of `init_task`).
+pub const WAKE_NS: u64 = 50_000;

@@ -52,6 +52,28 @@ pub struct FindingSubject {
     pub requests: Option<SubjectRequests>,
 }
 
+impl FindingSubject {
+    /// Returns whether its requests are of the process and the address of some connections.
+    fn is_service_of(&self, connections: &Self) -> bool {
+        let address = match self.requests.as_ref().map(|it| it.role) {
+            Some(Side::Server) => &connections.local,
+            Some(Side::Client) => &connections.remote,
+            None => return false,
+        };
+        let is_process = match (&self.process, &connections.process) {
+            (Some(own), Some(other)) => match own.pid.zip(other.pid) {
+                Some((own, other)) => own == other,
+                None => own.comm == other.comm,
+            },
+            _ => false,
+        };
+        let requests = self.requests.as_ref();
+        is_process
+            && connections.requests.is_none()
+            && requests.is_some_and(|it| it.address == *address)
+    }
+}
+
 /// One answer.
 #[derive(Debug, Clone, Serialize)]
 pub struct Finding {
@@ -147,9 +169,27 @@ fn put_stalls_first(findings: &mut [Finding]) {
     }
 }
 
-/// Lowers a finding on lack of CPU to information, if a larger cause of the same requests is known.
-/// That the other end or computing takes their time is such a cause, too, even where it is no
-/// warning.
+/// Keeps one finding of a lack of CPU of a service: that on its requests, whose time is counted once. If that on its connections
+/// is more severe, their data is not all of requests, and it stays.
+pub(crate) fn keep_one_lack_of_cpu(findings: &mut Vec<Finding>) {
+    let is_kept: Vec<bool> = findings
+        .iter()
+        .map(|it| match it.rule {
+            RuleId::CpuContention if it.subject.requests.is_some() => it.is_worst_of(findings),
+            RuleId::CpuContention => !findings.iter().any(|other| {
+                other.rule == it.rule
+                    && other.subject.is_service_of(&it.subject)
+                    && other.is_worst_of(findings)
+            }),
+            _ => true,
+        })
+        .collect();
+    let mut is_kept = is_kept.into_iter();
+    findings.retain(|_| is_kept.next().unwrap_or(true));
+}
+
+/// Makes a lack of CPU information, if it is small and the requests of the process have a larger cause: it waits with them.
+/// That the other end or computing takes their time is such a cause, too, even where it is no warning.
 pub(crate) fn demote_lesser(findings: &mut [Finding]) {
     for place in 0..findings.len() {
         let lesser = &findings[place];
@@ -183,6 +223,14 @@ pub(crate) fn put_larger_first(findings: &mut [Finding]) {
 }
 
 impl Finding {
+    /// Returns whether none of the same rule on the connections of its service is more severe.
+    fn is_worst_of(&self, findings: &[Self]) -> bool {
+        let mut same = findings
+            .iter()
+            .filter(|it| it.rule == self.rule && self.subject.is_service_of(&it.subject));
+        same.all(|it| it.severity <= self.severity)
+    }
+
     /// Returns whether it is a cause of requests that is larger than `other`, a lack of CPU of the same process or of the
     /// one that serves them; or most of what makes it a slow reader.
     fn is_larger_than(&self, other: &Self) -> bool {
@@ -236,6 +284,15 @@ impl UndecidedFinding {
         self.possible_harm_ns == 0 || self.share < WARNING_SHARE
     }
 }
+
+/// Fixes of a lack of CPU, on connections and on requests.
+pub(crate) const CPU_FIXES: [&str; 3] = [
+    "Find who uses the CPUs (`top`, `pidstat -u`), and move it: to another host, to other CPUs (cpuset, `taskset`), or to \
+     another time.",
+    "If it must run here: give it less CPU (nice, `cpu.weight` of its control group), or this program more. Check that \
+     `cpu.max` does not throttle the program.",
+    "Use more CPUs, or fewer runnable threads in the program: more threads than CPUs only wait for each other.",
+];
 
 /// Name of the fact that short stalls are weighed against.
 pub(crate) const PROGRAM_TIME: &str = "program_time_ns";

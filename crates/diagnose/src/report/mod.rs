@@ -90,6 +90,7 @@ impl Report {
     pub(crate) fn add_findings(&mut self, found: RequestFindings) {
         self.findings.extend(found.findings);
         self.undecided.extend(found.undecided);
+        finding::keep_one_lack_of_cpu(&mut self.findings);
         finding::demote_lesser(&mut self.findings);
         finding::rank_findings(&mut self.findings, &mut self.undecided);
         finding::put_larger_first(&mut self.findings);

@@ -66,6 +66,20 @@ pub struct PartHarm {
     pub excess_share: f64,
 }
 
+impl PartHarm {
+    /// Returns the same without time that is no harm, ns. Of what the slowest requests have more of, the same share stays.
+    pub fn without(&self, ns: u64) -> Self {
+        let left_ns = self.ns.saturating_sub(ns);
+        let left = ratio_of(left_ns, self.ns);
+        Self {
+            ns: left_ns,
+            share: self.share * left,
+            excess_ns: (self.excess_ns as f64 * left) as u64,
+            excess_share: self.excess_share * left,
+        }
+    }
+}
+
 impl<'a> RequestEvidence<'a> {
     /// Returns every service with requests, those with the most time first.
     pub fn services(&'a self) -> Vec<ServiceCase<'a>> {
@@ -164,11 +178,10 @@ impl<'a> ServiceCase<'a> {
         }
     }
 
-    /// Returns the time of a part, with that of requests which waited behind others meanwhile, and that second time, ns. The
-    /// queue counts where threads spent most of the time that they had requests with this part: its share of that time is
-    /// its share of the queue.
-    pub fn harm_with_queue(&self, part: RequestPart) -> (PartHarm, u64) {
-        let harm = self.harm(&[part]);
+    /// Returns the time of some parts, with that of requests which waited behind others meanwhile, and that second time, ns. The
+    /// queue counts where threads spent most of the time that they had requests with these parts: their share of that time is
+    /// their share of the queue.
+    pub fn harm_with_queue(&self, harm: PartHarm) -> (PartHarm, u64) {
         let queued = self.harm(&QUEUE);
         let served_ns = self.total_ns().saturating_sub(queued.ns);
         let of_served = crate::units::ratio_of(harm.ns, served_ns);

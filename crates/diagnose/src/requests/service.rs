@@ -137,6 +137,8 @@ pub struct ServiceDigest {
     pub pool: PoolDigest,
     /// Pauses that timers ended.
     pub pauses: PauseDigest,
+    /// Run-queue delay that is part of every wake-up, ns.
+    pub wakes_ns: u64,
     /// Slow and other requests, to be compared.
     pub contrast: ContrastDigest,
     /// Smallest round trip of any connection, ns; `None`: no sample has one.

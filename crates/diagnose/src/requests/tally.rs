@@ -13,6 +13,7 @@ use super::runs::SeriesRequest;
 use super::series::ConnectionSeries;
 use super::service::{RequestSums, Side};
 use super::turns::{Exchange, Turns};
+use crate::kernel::WAKE_NS;
 
 /// Errors of a connection that a RST ended: before the FIN of the other end, and after (`include/uapi/asm-generic/errno.h`).
 const ECONNRESET: i32 = 104;
@@ -32,6 +33,9 @@ impl RequestTable {
             if pid.is_some() && pid == other {
                 peer.add(step.part, step.end_ns - step.begin_ns);
                 continue;
+            }
+            if step.part == RequestPart::RunQueue {
+                digest.wakes_ns += (step.end_ns - step.begin_ns).min(WAKE_NS);
             }
             let about = step.subject.endpoint;
             let service = about.map(|it| self.endpoints.get(it).service);

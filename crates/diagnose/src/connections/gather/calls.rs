@@ -4,7 +4,7 @@
 
 use table::tables::Calls;
 
-use super::cpu::WAKE_NS;
+use crate::kernel::WAKE_NS;
 use crate::rows::hash::ConnectionMap;
 
 /// `EAGAIN`: the socket was not ready and the caller did not want to wait.

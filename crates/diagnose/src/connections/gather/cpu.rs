@@ -5,9 +5,7 @@ use std::collections::HashMap;
 
 use table::tables::{CpuSample, Preemption, ProcessSample};
 
-/// The run-queue delay of an ordinary wake-up, ns: as late as the kernel itself
-/// lets every ordinary thread be when it sleeps (`timer_slack_ns` of `init_task`).
-pub const WAKE_NS: u64 = 50_000;
+use crate::kernel::WAKE_NS;
 
 /// Counters over time, in its order.
 #[derive(Debug)]

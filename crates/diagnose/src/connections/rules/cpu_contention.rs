@@ -10,6 +10,7 @@ use super::shared::sentences::{advice, direct_confidence, of_life};
 use crate::connections::case::Case;
 use crate::connections::exclusion::ExcludableCause;
 use crate::connections::gather::cpu::ProcessUse;
+use crate::report::finding::CPU_FIXES;
 use crate::report::severity::{WARNING_SHARE, held_up};
 use crate::report::{
     Confidence, ConfidenceLevel, DataDirection, Fact, FactUnit, Finding, RuleId, RuledOut,
@@ -54,14 +55,7 @@ impl Rule for CpuContention {
                 ]))
                 .collect(),
             could_not_see: blind_spots(case),
-            advice: advice([
-                "Find who uses the CPUs (`top`, `pidstat -u`), and move it: to another host, to \
-                 other CPUs (cpuset, `taskset`), or to another time.",
-                "If it must run here: give it less CPU (nice, `cpu.weight` of its control group), \
-                 or this program more. Check that `cpu.max` does not throttle the program.",
-                "Use more CPUs, or fewer runnable threads in the program: more threads than CPUs \
-                 only wait for each other.",
-            ]),
+            advice: advice(CPU_FIXES),
             win: win_basis(case),
             confidence: confidence(case),
         }

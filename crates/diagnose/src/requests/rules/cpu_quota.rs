@@ -22,7 +22,11 @@ impl RequestRule for CpuQuota {
     }
 
     fn check(&self, case: &ServiceCase<'_>) -> RequestVerdict {
-        judge_cause(case, |harm| host_cause(case, harm), RequestPart::CpuQuota)
+        judge_cause(
+            case,
+            |harm| host_cause(case, harm),
+            &[RequestPart::CpuQuota],
+        )
     }
 }
 
@@ -30,16 +34,26 @@ impl RequestRule for CpuQuota {
 fn host_cause(case: &ServiceCase<'_>, harm: &PartHarm) -> HostCause {
     let threads = case.threads(RequestPart::CpuQuota);
     let count = threads.iter().map(|it| it.count).sum();
+    let woken_ns = case.part_ns(RequestPart::RunQueue);
+    let woken_ns = woken_ns.saturating_sub(case.digest.wakes_ns);
     HostCause {
-        part: RequestPart::CpuQuota,
+        parts: &[RequestPart::CpuQuota],
         holds: "A CPU quota stops",
         place: String::new(),
         fact: ("cpu_quota_ns", "stopped by the quota"),
         facts: vec![number("throttled", count, "times that a thread was stopped")],
-        could_not_see: vec![
-            "How large the quota is: `cpu.max` of its control group (version 1: `cpu.cfs_quota_us`)."
-                .to_owned(),
-        ],
+        could_not_see: [
+            Some("How large the quota is: `cpu.max` of its control group (version 1: `cpu.cfs_quota_us`).".to_owned()),
+            (woken_ns > 0).then(|| {
+                format!(
+                    "Whether the quota also held threads that were woken. They waited {} for a CPU.",
+                    duration(woken_ns)
+                )
+            }),
+        ]
+        .into_iter()
+        .flatten()
+        .collect(),
         advice: vec![
             "Raise the quota, or remove it: `cpu.max`, Kubernetes `resources.limits.cpu`, `docker run --cpus`. A share \
              (`cpu.weight`, `resources.requests.cpu`) protects others without stopping anyone.",

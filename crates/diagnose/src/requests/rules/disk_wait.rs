@@ -27,7 +27,7 @@ impl RequestRule for DiskWait {
         let verdict = judge_cause(
             case,
             |harm| host_cause(case, harm, &files),
-            RequestPart::Disk,
+            &[RequestPart::Disk],
         );
         match verdict {
             RequestVerdict::Fires(mut found) => {
@@ -121,7 +121,7 @@ fn host_cause(case: &ServiceCase<'_>, harm: &PartHarm, files: &FilesWaitedFor) -
     let threads = case.threads(RequestPart::Disk);
     let count = threads.iter().map(|it| it.count).sum();
     HostCause {
-        part: RequestPart::Disk,
+        parts: &[RequestPart::Disk],
         holds: "A disk delays",
         place: files.place() + &longest_place(case, RequestPart::Disk),
         fact: ("disk_ns", "waited for a disk"),

@@ -1,4 +1,4 @@
-//! Parts that rules on the host and the program share: a cause with its time in one part of the requests, which can be
+//! Parts that rules on the host and the program share: a cause with its time in some parts of the requests, which can be
 //! avoided.
 
 use super::rule::{Remedy, RequestFinding, RequestVerdict};
@@ -10,15 +10,15 @@ use crate::report::Fact;
 use crate::requests::RequestPart;
 use crate::requests::case::{PartHarm, ServiceCase};
 
-/// Words of a rule for its part, beside the numbers.
+/// Words of a rule for its parts, beside the numbers.
 pub struct HostCause {
-    /// The part.
-    pub part: RequestPart,
+    /// The parts.
+    pub parts: &'static [RequestPart],
     /// Subject and verb of the headline: `A CPU quota stops`.
     pub holds: &'static str,
     /// Words after the number in the headline.
     pub place: String,
-    /// Name and label of the fact with the part's time.
+    /// Name and label of the fact with the time of these.
     pub fact: (&'static str, &'static str),
     /// Further facts.
     pub facts: Vec<Fact>,
@@ -32,7 +32,7 @@ pub struct HostCause {
     pub because: String,
 }
 
-/// Causes that a part of these may be mistaken for.
+/// Causes that one of these may be mistaken for.
 const OTHERS: [(&str, &[RequestPart]); 6] = [
     ("computing", &[RequestPart::Cpu]),
     (
@@ -52,9 +52,17 @@ const OTHERS: [(&str, &[RequestPart]); 6] = [
 pub fn judge_cause(
     case: &ServiceCase<'_>,
     cause: impl FnOnce(&PartHarm) -> HostCause,
-    part: RequestPart,
+    parts: &[RequestPart],
 ) -> RequestVerdict {
-    let own = case.harm(&[part]);
+    judge_harm(case, cause, case.harm(parts))
+}
+
+/// Returns the same, where this harm of its parts counts.
+pub fn judge_harm(
+    case: &ServiceCase<'_>,
+    cause: impl FnOnce(&PartHarm) -> HostCause,
+    own: PartHarm,
+) -> RequestVerdict {
     match own.ns {
         0 => RequestVerdict::Quiet,
         _ => RequestVerdict::Fires(Box::new(finding(case, &own, cause(&own)))),
@@ -63,7 +71,7 @@ pub fn judge_cause(
 
 /// Makes the finding of a cause on the host, such as a CPU quota or a disk.
 fn finding(case: &ServiceCase<'_>, own: &PartHarm, cause: HostCause) -> RequestFinding {
-    let (harm, behind_ns) = case.harm_with_queue(cause.part);
+    let (harm, behind_ns) = case.harm_with_queue(*own);
     let mut facts = duration_facts(case);
     facts.push(time_fact(cause.fact.0, own.ns, cause.fact.1));
     if behind_ns > 0 {
@@ -74,12 +82,12 @@ fn finding(case: &ServiceCase<'_>, own: &PartHarm, cause: HostCause) -> RequestF
     facts.extend(cause.facts);
     let others = OTHERS
         .iter()
-        .filter(|(_, parts)| !parts.contains(&cause.part));
+        .filter(|(_, parts)| !parts.iter().any(|it| cause.parts.contains(it)));
     let others: Vec<_> = others.copied().collect();
     RequestFinding {
         parts: match behind_ns {
-            0 => vec![cause.part],
-            _ => vec![cause.part, RequestPart::Queued],
+            0 => cause.parts.to_vec(),
+            _ => [cause.parts, &[RequestPart::Queued]].concat(),
         },
         harm_ns: harm.ns,
         excess_ns: harm.excess_ns,

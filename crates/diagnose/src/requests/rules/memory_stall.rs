@@ -22,7 +22,7 @@ impl RequestRule for MemoryStall {
     }
 
     fn check(&self, case: &ServiceCase<'_>) -> RequestVerdict {
-        judge_cause(case, |harm| host_cause(case, harm), RequestPart::Memory)
+        judge_cause(case, |harm| host_cause(case, harm), &[RequestPart::Memory])
     }
 }
 
@@ -31,7 +31,7 @@ fn host_cause(case: &ServiceCase<'_>, harm: &PartHarm) -> HostCause {
     let threads = case.threads(RequestPart::Memory);
     let count = threads.iter().map(|it| it.count).sum();
     HostCause {
-        part: RequestPart::Memory,
+        parts: &[RequestPart::Memory],
         holds: "Lack of memory delays",
         place: longest_place(case, RequestPart::Memory),
         fact: ("memory_ns", "waited for pages"),

@@ -10,6 +10,7 @@ mod busy_workers;
 mod computes;
 mod connect_failed;
 mod connection_churn;
+mod cpu_contention;
 mod cpu_quota;
 mod disk_wait;
 mod dns_slow;
@@ -35,8 +36,10 @@ pub use rule::{ProgramVerdict, Remedy, RequestDoubt, RequestFinding, RequestRule
 
 macro_rules! declare_rules {
     ($($name:ident::$rule:ident),+ $(,)?) => {
-        /// All rules on requests, in the order in which they judge a service.
-        pub const REQUEST_RULES: &[&dyn RequestRule] = &[$(&$name::$rule),+];
+        /// All rules on requests, in the order in which they judge a service. `cpu_contention` is a rule on connections, too:
+        /// that list has its name.
+        pub const REQUEST_RULES: &[&dyn RequestRule] =
+            &[&cpu_contention::CpuContention, $(&$name::$rule),+];
     };
 }
 for_each_request_rule!(declare_rules);

@@ -22,7 +22,7 @@ impl RequestRule for OutputBlocked {
     }
 
     fn check(&self, case: &ServiceCase<'_>) -> RequestVerdict {
-        judge_cause(case, |harm| host_cause(case, harm), RequestPart::Output)
+        judge_cause(case, |harm| host_cause(case, harm), &[RequestPart::Output])
     }
 }
 
@@ -33,7 +33,7 @@ fn host_cause(case: &ServiceCase<'_>, harm: &PartHarm) -> HostCause {
     let readers = case.part_wakers(RequestPart::Output);
     let reader = readers.first().map(|it| it.subject.name.as_str());
     HostCause {
-        part: RequestPart::Output,
+        parts: &[RequestPart::Output],
         holds: "Output that is not read in time delays",
         place: match reader {
             Some(reader) => format!(

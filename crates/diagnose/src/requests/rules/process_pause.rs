@@ -25,9 +25,9 @@ impl RequestRule for ProcessPause {
             Some(function) => judge_cause(
                 case,
                 |harm| collection_cause(case, harm, &function),
-                RequestPart::Lock,
+                &[RequestPart::Lock],
             ),
-            None => judge_cause(case, |harm| host_cause(case, harm), RequestPart::Paused),
+            None => judge_cause(case, |harm| host_cause(case, harm), &[RequestPart::Paused]),
         }
     }
 }
@@ -74,7 +74,7 @@ fn collection_cause(case: &ServiceCase<'_>, harm: &PartHarm, function: &str) -> 
     let threads = case.threads(RequestPart::Lock);
     let count = threads.iter().map(|it| it.count).sum();
     HostCause {
-        part: RequestPart::Lock,
+        parts: &[RequestPart::Lock],
         holds: "Garbage collection stops",
         place: format!(", in {function}"),
         fact: ("paused_ns", "wait until the collector was done"),
@@ -109,7 +109,7 @@ fn host_cause(case: &ServiceCase<'_>, harm: &PartHarm) -> HostCause {
     let wakers = case.part_wakers(RequestPart::Paused);
     let waker = wakers.first().map(|it| it.subject.name.as_str());
     HostCause {
-        part: RequestPart::Paused,
+        parts: &[RequestPart::Paused],
         holds: "A stop of the whole process delays",
         place: waker.map_or_else(String::new, |waker| format!("; {waker} ended it")),
         fact: ("paused_ns", "stopped"),

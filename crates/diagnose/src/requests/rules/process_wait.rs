@@ -22,7 +22,7 @@ impl RequestRule for ProcessWait {
     }
 
     fn check(&self, case: &ServiceCase<'_>) -> RequestVerdict {
-        judge_cause(case, |harm| host_cause(case, harm), RequestPart::Process)
+        judge_cause(case, |harm| host_cause(case, harm), &[RequestPart::Process])
     }
 }
 
@@ -46,7 +46,7 @@ fn host_cause(case: &ServiceCase<'_>, harm: &PartHarm) -> HostCause {
     let by = other.map(|pid| format!("; {} ended most of these waits", names.process(pid).title()));
     let record = "Record that process, too (`-p PID`): its report shows what it does.";
     HostCause {
-        part: RequestPart::Process,
+        parts: &[RequestPart::Process],
         holds: match is_sibling {
             true => "Another process of the same program delays",
             false => "Another process delays",
