@@ -5,6 +5,7 @@
 use super::blockers;
 use super::endpoint::{Endpoint, EndpointId};
 use super::history::{History, ThreadId};
+use super::pace::ClientTurn;
 use super::part::RequestPart;
 use super::path::{PathContext, PathFinder};
 use super::service::Side;
@@ -47,7 +48,30 @@ pub fn join_opening(exchange: &mut Exchange, opening: Exchange) {
     }
 }
 
-/// Returns whether the request began soon after its connection was opened.
+/// Returns a request at the other end, which serves it since `since_ns` at the earliest, and the subject of its steps on the
+/// path; `None`: that end is not recorded.
+fn serving_context(
+    context: &PathContext,
+    peer: &Exchange,
+    since_ns: u64,
+) -> Option<(PathContext, StepSubject)> {
+    let other = context.peer?;
+    let about = StepSubject {
+        endpoint: Some(other),
+        ..StepSubject::default()
+    };
+    let serving = PathContext {
+        own: other,
+        peer: Some(context.own),
+        side: Side::Server,
+        begin_ns: peer.begin_ns.max(since_ns),
+        home: (peer.request_thread, peer.requested_ns),
+        served: None,
+        turn: ClientTurn::None,
+    };
+    Some((serving, about))
+}
+
 fn is_soon(opened_ns: u64, begin_ns: u64, took_ns: u64) -> bool {
     begin_ns.saturating_sub(opened_ns) <= took_ns.max(OPENED_FOR_NS)
 }
@@ -76,9 +100,10 @@ impl Accountant {
             begin_ns: exchange.begin_ns,
             home: (exchange.request_thread, exchange.requested_ns),
             served: exchange.asked_for,
+            turn: ClientTurn::None,
         };
         let is_first = exchange.response.is_none();
-        let peer = peer.filter(|_| is_first && endpoint.side == Side::Client);
+        let peer = peer.filter(|_| endpoint.side == Side::Client);
         let since_ns = match is_first {
             true => exchange.handed_ns(peer).max(exchange.accounted_ns),
             false => exchange.accounted_ns,
@@ -86,39 +111,49 @@ impl Accountant {
         let end_ns = call.end_ns.max(since_ns);
         self.trail.restart(end_ns);
         match endpoint.side {
-            Side::Client => self.receive(finder, &context, (call, peer), since_ns),
+            Side::Client => {
+                self.receive(finder, &context, (call, peer), (since_ns, is_first));
+            }
             Side::Server => {
                 finder.walk_from_send(&context, call.thread, since_ns, &mut self.trail);
             }
         }
         if is_first {
-            self.account_request(finder, &context, exchange);
+            self.account_request(finder, &context, (exchange, call.thread));
             self.find_long(finder, &context, call, exchange);
         }
         self.trail.append_to(&mut exchange.breakdown);
+        exchange.pace.add(&self.trail.take_pace());
         exchange.accounted_ns = end_ns;
     }
 
-    /// Accounts a client's time until this call: its own thread since the bytes arrived, before
-    /// that path and server.
+    /// A client takes bytes of the response: since they arrived its own thread had them; before, the path and the server.
+    /// `is_first`: it had taken none before.
     fn receive(
         &mut self,
         finder: &PathFinder<'_>,
         context: &PathContext,
         (call, peer): (&MovingCall, Option<&Exchange>),
-        since_ns: u64,
+        (since_ns, is_first): (u64, bool),
     ) {
         let arrived_ns = call.begin_ns.max(since_ns).min(self.trail.at_ns());
         let taking = PathContext {
             home: (call.thread, arrived_ns),
+            turn: match (is_first, context.served) {
+                (false, None) => ClientTurn::Reading(call.begin_ns),
+                _ => ClientTurn::None,
+            },
             ..*context
         };
         finder.walk(&taking, call.thread, arrived_ns, &mut self.trail);
         let woken = finder.endpoints.get(context.own).woken;
         let woken = woken.filter(|(ns, _)| *ns >= since_ns && *ns <= call.end_ns);
         let waker = woken.and_then(|(_, waker)| waker);
-        if let Some(peer) = peer {
-            self.serve(finder, context, (peer, waker), since_ns);
+        let is_woken_there = waker.is_some_and(|it| finder.is_of_peer(context, it));
+        match peer {
+            Some(peer) if is_first => self.serve(finder, context, (peer, waker), since_ns),
+            Some(peer) if !is_woken_there => self.serve_rest(finder, context, peer, since_ns),
+            _ => {}
         }
         finder.wait_own(context, since_ns, waker, &mut self.trail, 0);
     }
@@ -131,20 +166,8 @@ impl Accountant {
         (peer, waker): (&Exchange, Option<ThreadId>),
         since_ns: u64,
     ) {
-        let Some(other) = context.peer else {
+        let Some((serving, about)) = serving_context(context, peer, since_ns) else {
             return;
-        };
-        let serving = PathContext {
-            own: other,
-            peer: Some(context.own),
-            side: Side::Server,
-            begin_ns: peer.begin_ns.max(since_ns),
-            home: (peer.request_thread, peer.requested_ns),
-            served: None,
-        };
-        let about = StepSubject {
-            endpoint: Some(other),
-            ..StepSubject::default()
         };
         let is_done = peer.response.is_some() && peer.answered_ns > since_ns;
         if is_done {
@@ -161,12 +184,37 @@ impl Accountant {
         self.trail.add(since_ns, RequestPart::Network, None, about);
     }
 
-    /// Accounts the time until the request was given away, or taken.
+    /// The other end is recorded, and had sent a part of the response before. What it has sent by now is on the path since its
+    /// last send call ended. Until then it may have worked for the rest.
+    fn serve_rest(
+        &mut self,
+        finder: &PathFinder<'_>,
+        context: &PathContext,
+        peer: &Exchange,
+        since_ns: u64,
+    ) {
+        let Some((serving, about)) = serving_context(context, peer, since_ns) else {
+            return;
+        };
+        let sent_ns = peer.response.map_or(since_ns, |_| peer.answered_ns);
+        self.trail
+            .add(sent_ns.max(since_ns), RequestPart::Network, None, about);
+        if self.trail.at_ns() > since_ns {
+            let before_ns = self.trail.ns(RequestPart::Remote);
+            finder.walk(&serving, peer.request_thread, since_ns, &mut self.trail);
+            // it waited for room in its socket, so for the path
+            let waited_ns = self.trail.ns(RequestPart::Remote) - before_ns;
+            self.trail
+                .turn(RequestPart::Remote, RequestPart::Network, waited_ns);
+        }
+    }
+
+    /// Accounts the time until the request was given away, or taken. `taker`: the thread that takes or sends the response.
     fn account_request(
         &mut self,
         finder: &PathFinder<'_>,
         context: &PathContext,
-        exchange: &Exchange,
+        (exchange, taker): (&Exchange, ThreadId),
     ) {
         let begin_ns = exchange.accounted_ns;
         let asking = PathContext {
@@ -175,7 +223,15 @@ impl Accountant {
             ..*context
         };
         let first_ns = exchange.first_call_ns.max(begin_ns);
-        finder.walk(&asking, exchange.request_thread, first_ns, &mut self.trail);
+        let sending = PathContext {
+            turn: match (context.side, context.served) {
+                (Side::Client, None) => ClientTurn::Sending(taker),
+                _ => ClientTurn::None,
+            },
+            ..asking
+        };
+        let last = exchange.request_thread;
+        finder.walk(&sending, last, first_ns, &mut self.trail);
         let thread = exchange.first_thread;
         if context.side == Side::Server {
             return self.account_unread(finder, &asking, thread);

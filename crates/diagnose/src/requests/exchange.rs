@@ -3,6 +3,7 @@
 use super::datagrams::RepeatedQuestions;
 use super::id::{EndpointId, ThreadId};
 pub use super::moving_call::{MovingCall, StreamRange};
+use super::pace::ClientPace;
 use super::pauses::ResponsePauses;
 use super::pool::PoolWait;
 use super::trail::RequestBreakdown;
@@ -55,6 +56,8 @@ pub struct Exchange {
     pub pause_ns: u64,
     /// Pauses between these that timers ended.
     pub pauses: ResponsePauses,
+    /// Sleeps of the client by its own pace.
+    pub pace: ClientPace,
     /// Bytes are missing in between: rows were lost, or moved without a call.
     pub has_gap: bool,
     /// The wait for its connection, before it.
@@ -94,6 +97,7 @@ impl Exchange {
             has_pause: false,
             pause_ns: 0,
             pauses: ResponsePauses::default(),
+            pace: ClientPace::default(),
             has_gap: false,
             pool: None,
             served: 0,

@@ -37,6 +37,7 @@
 //! subjects  who took the time of a service's requests
 //! pool      waits for a connection, before requests
 //! pauses    pauses of a server that timers ended
+//! pace      sleeps of a client between its own sends and reads
 //! series    how its requests follow each other
 //! runs      requests in series, and what they spend on the path
 //! repeats   requests with datagrams that were repeated
@@ -83,6 +84,7 @@ mod listing;
 mod long_work;
 mod moving_call;
 mod owner;
+mod pace;
 pub mod page;
 mod page_digest;
 mod part;

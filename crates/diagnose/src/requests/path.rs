@@ -108,6 +108,7 @@ impl PathFinder<'_> {
             thread,
             events: self.history.get(thread).event_count_until(ns),
             own_ns: ns,
+            sent_ns: ns,
             due_ns: None,
             later: None,
             round: None,
@@ -256,6 +257,9 @@ impl PathFinder<'_> {
             None => call.endpoint == context.own || matches!(at.next, NextCall::Own(..)),
         };
         let end = CallEnd::new(end_ns, call.is_send);
+        if call.is_send && call.endpoint == context.own {
+            at.sent_ns = end_ns;
+        }
         if !is_own {
             if let Some(served) = call.served {
                 at.next = NextCall::Other(end, served);
@@ -317,6 +321,7 @@ impl PathFinder<'_> {
                     at.sleep = SleepEvidence::Timer;
                 }
                 at.later = Some((part, about));
+                self.count_pace(context, wait, (begin_ns, part), at, trail);
                 trail.add(begin_ns, part, thread, about);
             }
             Cause::Own => self.wait_own(context, begin_ns, wait.waker_thread, trail, at.depth),
@@ -334,6 +339,7 @@ impl PathFinder<'_> {
                     at.later = Some((part, none));
                 }
                 let (part, about) = at.later.unwrap_or((RequestPart::Unknown, none));
+                self.count_pace(context, wait, (begin_ns, part), at, trail);
                 trail.add(begin_ns, part, thread, about);
             }
             Cause::Handover(other) => {
@@ -349,7 +355,23 @@ impl PathFinder<'_> {
         }
     }
 
-    /// Walks back in another thread that worked for the request meanwhile.
+    /// A wait until now is accounted next: counts it if it is the own pace of a client.
+    fn count_pace(
+        &self,
+        context: &PathContext,
+        wait: &ThreadWait,
+        (begin_ns, part): (u64, RequestPart),
+        at: &Position,
+        trail: &mut Trail,
+    ) {
+        let is_own = part == RequestPart::Timer && at.depth == 0;
+        let pace = context.turn.pace(at.thread, wait).filter(|_| is_own);
+        if let Some(evidence) = pace {
+            trail.count_pace(evidence, begin_ns, at.sent_ns);
+        }
+    }
+
+    /// Goes back in a thread that did something for the request meanwhile.
     fn walk_in(
         &self,
         context: &PathContext,
@@ -397,16 +419,15 @@ impl PathFinder<'_> {
     /// Accounts time in which the request lay unread, while its thread served `behind` other
     /// requests.
     pub fn wait_unread(&self, thread: ThreadId, begin_ns: u64, behind: u64, trail: &mut Trail) {
-        let mut behind = behind;
         let lacks = self.history.get(thread).lacks_before(trail.at_ns());
         let lacks = lacks.take_while(|lack| lack.end_ns > begin_ns).enumerate();
         let is_in_credit = |hops: usize| hops < HOPS_LEAST as usize || self.credit.take();
         for (_, lack) in lacks.take_while(|(hops, _)| is_in_credit(*hops)) {
-            trail.add_unread(lack.end_ns, thread, &mut behind);
+            trail.add_unread(lack.end_ns, thread, behind);
             let none = StepSubject::default();
             trail.add(lack.begin_ns.max(begin_ns), lack.part, Some(thread), none);
         }
-        trail.add_unread(begin_ns, thread, &mut behind);
+        trail.add_unread(begin_ns, thread, behind);
     }
 
     /// Returns whether a thread belongs to the process at the other end, and its waits are

@@ -5,6 +5,7 @@ use std::cell::Cell;
 use super::endpoint::EndpointTable;
 use super::history::History;
 use super::id::{EndpointId, ThreadId};
+use super::pace::ClientTurn;
 use super::service::Side;
 
 /// Events that are read for one stretch of a request, at least: a loop that serves many connections has more than matter.
@@ -32,6 +33,8 @@ pub struct PathContext {
     pub home: (ThreadId, u64),
     /// Of a client, the connection with the request that asked.
     pub served: Option<EndpointId>,
+    /// Its turn, as far as its sleeps may be its own pace.
+    pub(super) turn: ClientTurn,
 }
 
 impl PathContext {

@@ -2,6 +2,7 @@
 //! request or the server's own plan, shows by sizes only.
 
 use super::control::CONTROL_MOST_BYTES;
+use super::pace::ClientPace;
 
 /// A part of a response that is larger than this fills a segment: an MTU of 1,500 (RFC 894) without the headers of IPv4 and
 /// TCP. Messages about events are smaller.
@@ -47,11 +48,14 @@ pub struct PauseDigest {
     pub unasked: u64,
     /// Sums of these.
     pub sums: ResponsePauses,
+    /// Sleeps of clients by their own pace.
+    pub pace: ClientPace,
 }
 
 impl PauseDigest {
-    /// Adds the pauses of one response.
-    pub fn add(&mut self, pauses: ResponsePauses) {
+    /// Adds a request.
+    pub fn add(&mut self, pauses: ResponsePauses, pace: &ClientPace) {
+        self.pace.add(pace);
         self.unasked += u64::from(pauses.unasked_ns > 0);
         self.sums.unasked_ns += pauses.unasked_ns;
         self.sums.paced_ns += pauses.paced_ns;

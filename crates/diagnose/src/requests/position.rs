@@ -49,6 +49,8 @@ pub(super) struct Position {
     pub(super) events: usize,
     /// When the request's own work began that comes later on.
     pub(super) own_ns: u64,
+    /// When the part of the request was sent that comes next.
+    pub(super) sent_ns: u64,
     /// When the timer was due that the request waited for, once that was searched.
     pub(super) due_ns: Option<Option<u64>>,
     /// Object of the request's next wait: while the thread is idle or serves others, it still does.

@@ -5,6 +5,7 @@ use std::cmp::Reverse;
 use super::datagrams::RepeatedQuestions;
 use super::endpoint::Endpoint;
 use super::id::{EndpointId, RequestId, ThreadId};
+use super::pace::ClientPace;
 use super::pauses::ResponsePauses;
 use super::pool::PoolWait;
 use super::trail::RequestBreakdown;
@@ -37,6 +38,8 @@ pub struct Request {
     pub again: RepeatedQuestions,
     /// Pauses of the server within its response.
     pub pauses: ResponsePauses,
+    /// Sleeps of the client by its own pace.
+    pub pace: ClientPace,
     /// Where its time went.
     pub breakdown: RequestBreakdown,
 }
@@ -60,6 +63,7 @@ impl Request {
             served: exchange.served,
             again: exchange.again,
             pauses: exchange.pauses,
+            pace: exchange.pace,
             breakdown: exchange.breakdown,
         }
     }

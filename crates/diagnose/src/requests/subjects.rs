@@ -1,9 +1,9 @@
 //! Subjects of the parts of a service's requests: the few stacks, threads and services with the most of the time, in bounded
 //! memory.
 
-use super::id::ServiceId;
+use super::id::{ServiceId, ThreadId};
 use super::part::{PARTS, RequestPart};
-use super::trail::RequestStep;
+use super::trail::{RequestStep, StepSubject};
 use crate::rows::top::Top;
 
 /// Those who took most of the time of one part. An element with more than an eighth of it is never missed.
@@ -46,7 +46,19 @@ impl SubjectTable {
         }
     }
 
-    /// Returns the subjects of a part's time; `None`: it took none.
+    /// Adds the time of steps that were not kept.
+    pub fn add_unkept(&mut self, part: RequestPart, thread: Option<ThreadId>, ns: u64) {
+        let step = RequestStep {
+            begin_ns: 0,
+            end_ns: ns,
+            part,
+            thread,
+            subject: StepSubject::default(),
+        };
+        self.add(&step, None, None);
+    }
+
+    /// Returns those of a part; `None`: it took no time.
     pub fn get(&self, part: RequestPart) -> Option<&PartSubjects> {
         self.0.get(part as usize)?.as_deref()
     }

@@ -47,7 +47,9 @@ impl RequestTable {
             let pid = thread.map(|thread| self.history.get(thread).pid);
             if pid.is_some() && pid == other {
                 peer.add(part, ns);
+                continue;
             }
+            digest.subjects.add_unkept(part, thread, ns);
         }
         let time = (request.begin_ns, request.end_ns);
         digest.add(&RequestSums {
@@ -89,7 +91,7 @@ impl RequestTable {
         if may_be_pings(asked, answered, series.largest_bytes()) {
             pauses.unasked_ns = breakdown.parts.get(RequestPart::Timer);
         }
-        digest.pauses.add(pauses);
+        digest.pauses.add(pauses, &request.pace);
         let ns = request.duration_ns();
         digest.connections.add(request.endpoint.index() as u32, ns);
         digest.processes.add(endpoint.pid, ns);

@@ -4,6 +4,7 @@ use super::endpoint::EndpointId;
 use super::functions::{FunctionCounts, ThreadSample};
 use super::history::ThreadId;
 use super::long_work::LongWait;
+use super::pace::{ClientPace, PaceCounter, PaceEvidence};
 use super::part::{PartTimes, RequestPart};
 
 /// Steps that are kept of a request: more than anyone reads. The sums have all.
@@ -118,6 +119,7 @@ pub struct Trail {
     others: OthersCount,
     /// Requests that were served while it lay unread.
     unread_behind: u64,
+    pace: PaceCounter,
 }
 
 impl Default for Trail {
@@ -131,6 +133,7 @@ impl Default for Trail {
             is_cut: false,
             others: OthersCount::default(),
             unread_behind: 0,
+            pace: PaceCounter::default(),
         }
     }
 }
@@ -146,6 +149,7 @@ impl Trail {
         self.is_cut = false;
         self.others.restart();
         self.unread_behind = 0;
+        self.pace = PaceCounter::default();
     }
 
     /// Returns until where the time is accounted.
@@ -191,6 +195,17 @@ impl Trail {
     /// Adds samples of a thread that ran.
     pub fn add_samples<'a>(&mut self, samples: impl Iterator<Item = &'a ThreadSample>) {
         samples.for_each(|sample| self.functions.add(sample));
+    }
+
+    /// Counts a sleep of a client by its own pace, before it is accounted; `next_ns`: the next part was sent by then.
+    pub(super) fn count_pace(&mut self, evidence: PaceEvidence, begin_ns: u64, next_ns: u64) {
+        self.pace
+            .add(evidence, self.at_ns.saturating_sub(begin_ns), next_ns);
+    }
+
+    /// Takes the sleeps of a client by its own pace.
+    pub(super) fn take_pace(&mut self) -> ClientPace {
+        self.pace.take()
     }
 
     /// Accounts the time back to `begin_ns`; nothing if it is accounted already.
@@ -245,14 +260,14 @@ impl Trail {
     }
 
     /// Adds a step in which the request lay unread, while the thread served `behind` other
-    /// requests. Only the first such step says how many: `behind` becomes 0.
-    pub fn add_unread(&mut self, begin_ns: u64, thread: ThreadId, behind: &mut u64) {
+    /// requests.
+    pub fn add_unread(&mut self, begin_ns: u64, thread: ThreadId, behind: u64) {
         if begin_ns >= self.at_ns {
             return;
         }
-        self.unread_behind = self.unread_behind.max(*behind);
+        self.unread_behind = self.unread_behind.max(behind);
         let about = StepSubject {
-            behind: std::mem::take(behind),
+            behind,
             ..StepSubject::default()
         };
         self.add(begin_ns, RequestPart::Queued, Some(thread), about);

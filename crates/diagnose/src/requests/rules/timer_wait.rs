@@ -1,8 +1,10 @@
 //! Requests wait for a timer: a sleep, or a time limit that nothing else ended. Nobody works on them meanwhile.
 //!
 //! A server that sends by its own plan, a ping or an event, looks like one that answers late. Where that may be most of the
-//! time, the rule does not decide.
+//! time, the rule does not decide. A client that sleeps between its own sends or reads keeps only itself waiting: that is no
+//! harm, and information.
 
+use super::host::longest_place;
 use super::rule::{Remedy, RequestDoubt, RequestFinding, RequestRule, RequestVerdict};
 use super::shared::{
     LACK_OF_CPU, direct_confidence, duration_facts, has_own_scheduler, make_advice, number,
@@ -12,6 +14,7 @@ use crate::report::severity::held_up;
 use crate::report::{Fact, RuleId};
 use crate::requests::RequestPart;
 use crate::requests::case::{PartHarm, ServiceCase};
+use crate::requests::pace::ClientPace;
 use crate::units::{count, duration, quantity};
 
 /// The rule `timer_wait`.
@@ -33,9 +36,19 @@ impl RequestRule for TimerWait {
         if case.is_claimed(RequestPart::Timer) || harm.ns == 0 {
             return RequestVerdict::Quiet;
         }
-        match is_mostly(case.digest.pauses.sums.unasked_ns, &harm) {
-            true => doubt_verdict(case, &harm),
-            false => RequestVerdict::Fires(Box::new(finding(case, &harm))),
+        if is_mostly(case.digest.pauses.sums.unasked_ns, &harm) {
+            return doubt_verdict(case, &harm);
+        }
+        let pace = &case.digest.pauses.pace;
+        let rest = harm.without(pace.sure_ns());
+        let is_held_up = held_up(rest.ns, case.total_ns());
+        if is_mostly(pace.sure_ns(), &harm) && !is_held_up {
+            return RequestVerdict::Fires(Box::new(pace_finding(case, pace, &rest)));
+        }
+        match is_mostly(pace.unsure_ns, &rest) {
+            false => RequestVerdict::Fires(Box::new(finding(case, &rest))),
+            true if is_held_up => RequestVerdict::Inconclusive(Box::new(pace_doubt(case, pace))),
+            true => RequestVerdict::Quiet,
         }
     }
 }
@@ -47,8 +60,7 @@ fn is_mostly(ns: u64, harm: &PartHarm) -> bool {
 
 /// Makes the finding: threads slept by a timer while requests waited.
 fn finding(case: &ServiceCase<'_>, harm: &PartHarm) -> RequestFinding {
-    let stacks = case.stacks(RequestPart::Timer);
-    let place = stacks.first().map(|it| format!(", in {}", it.subject));
+    let place = longest_place(case, RequestPart::Timer);
     let is_paced = is_mostly(case.digest.pauses.sums.paced_ns, harm);
     let pauses = if is_paced {
         " between parts of responses"
@@ -62,21 +74,10 @@ fn finding(case: &ServiceCase<'_>, harm: &PartHarm) -> RequestFinding {
             "A timer delays {}: {}{pauses}{}.",
             of_requests(case),
             of_time(case, harm.ns),
-            place.unwrap_or_default()
+            place
         ),
         facts: collect_facts(case, harm, is_paced),
-        ruled_out: rule_out(
-            case,
-            &[
-                ("computing", &[RequestPart::Cpu]),
-                ("lack of CPU", LACK_OF_CPU),
-                ("locks", &[RequestPart::Lock]),
-                (
-                    "the other end",
-                    &[RequestPart::Remote, RequestPart::Upstream],
-                ),
-            ],
-        ),
+        ruled_out: rule_out(case, &OTHERS),
         could_not_see: has_own_scheduler(case)
             .then(|| SCHEDULED.to_owned())
             .into_iter()
@@ -94,6 +95,76 @@ fn finding(case: &ServiceCase<'_>, harm: &PartHarm) -> RequestFinding {
     }
 }
 
+/// Causes that a wait for a timer may be mistaken for.
+const OTHERS: [(&str, &[RequestPart]); 4] = [
+    ("computing", &[RequestPart::Cpu]),
+    ("lack of CPU", LACK_OF_CPU),
+    ("locks", &[RequestPart::Lock]),
+    (
+        "the other end",
+        &[RequestPart::Remote, RequestPart::Upstream],
+    ),
+];
+
+/// A client that paces itself. `rest`: what of its waits for timers is a delay all the same.
+fn pace_finding(case: &ServiceCase<'_>, pace: &ClientPace, rest: &PartHarm) -> RequestFinding {
+    let slept_ns = pace.sure_ns();
+    let pauses = match (pace.sending_ns > 0, pace.reading_ns > 0) {
+        (true, false) => "parts of its requests",
+        (false, _) => "reads of its responses",
+        (true, true) => "parts of its requests, and reads of its responses",
+    };
+    RequestFinding {
+        involved: name_threads(case),
+        headline: format!(
+            "The client paces itself: {} sleeps {} between {pauses}{}.",
+            case.title(),
+            of_time(case, slept_ns),
+            longest_place(case, RequestPart::Timer),
+        ),
+        facts: [duration_facts(case), pace_facts(pace)].concat(),
+        ruled_out: rule_out(case, &OTHERS),
+        could_not_see: vec![WAITS_FOR_CLIENT.to_owned()],
+        advice: make_advice(OWN_PACE),
+        confidence: direct_confidence(
+            case,
+            format!(
+                "timers ended sleeps of {}, in which the thread asked for no response",
+                duration(slept_ns)
+            ),
+        ),
+        ..RequestFinding::from_harm(case, rest, Remedy::Avoidable)
+    }
+}
+
+/// Returns how long a client slept by its own pace.
+fn pace_facts(pace: &ClientPace) -> Vec<Fact> {
+    let sending = (
+        "paced_sending_ns",
+        pace.sending_ns,
+        "slept between parts of its requests",
+    );
+    let reading = (
+        "paced_reading_ns",
+        pace.reading_ns,
+        "slept between reads of its responses",
+    );
+    let known = [sending, reading].into_iter().filter(|it| it.1 > 0);
+    known
+        .map(|(name, ns, label)| time_fact(name, ns, label))
+        .collect()
+}
+
+/// Facts that requests of a client do not show.
+const WAITS_FOR_CLIENT: &str =
+    "Whether anyone waits for this client: a user, or a peer of a connection that is not recorded.";
+
+/// Fixes of a client's own pace.
+const OWN_PACE: [&str; 1] = [
+    "Nothing, if this pace is meant: a rate limit (`curl --limit-rate`), records at an interval. Else remove the sleep: its \
+     stack, if one is shown.",
+];
+
 fn collect_facts(case: &ServiceCase<'_>, harm: &PartHarm, is_paced: bool) -> Vec<Fact> {
     let mut facts = duration_facts(case);
     facts.push(time_fact("timer_ns", harm.ns, "wait for timers"));
@@ -106,6 +177,7 @@ fn collect_facts(case: &ServiceCase<'_>, harm: &PartHarm, is_paced: bool) -> Vec
         let label = "parts of responses that timers held";
         facts.push(number("paced_parts", case.digest.pauses.sums.paced, label));
     }
+    facts.extend(pace_facts(&case.digest.pauses.pace));
     facts
 }
 
@@ -166,11 +238,40 @@ fn doubt_verdict(case: &ServiceCase<'_>, harm: &PartHarm) -> RequestVerdict {
     }))
 }
 
+/// A client sends on after several time limits.
+fn pace_doubt(case: &ServiceCase<'_>, pace: &ClientPace) -> RequestDoubt {
+    let mut facts = duration_facts(case);
+    let label = "waited for timers between parts of its requests";
+    facts.push(time_fact("unsure_ns", pace.unsure_ns, label));
+    facts.extend(pace_facts(pace));
+    let place = longest_place(case, RequestPart::Timer);
+    RequestDoubt {
+        candidates: vec![RuleId::TimerWait],
+        concerned_ns: pace.unsure_ns,
+        headline: format!(
+            "{} sends each part of its requests after a timer: {}{place}. It may pace itself.",
+            case.title(),
+            of_time(case, pace.unsure_ns),
+        ),
+        facts,
+        why: "The recording does not list the descriptors of a wait. The client's connection may be one of them.",
+        would_help: vec![
+            "Look at the code that sets the timer: does it wait for a response until then?"
+                .to_owned(),
+        ],
+    }
+}
+
 /// Names the thread that waited, and where.
 fn name_involved(case: &ServiceCase<'_>) -> Vec<String> {
-    let threads = case.threads(RequestPart::Timer).into_iter().take(1);
-    let threads = threads.map(|it| format!("{} waited {}", it.subject.name, duration(it.ns)));
     let stacks = case.stacks(RequestPart::Timer).into_iter().take(2);
     let stacks = stacks.map(|it| format!("in {}: {}", it.subject, duration(it.ns)));
-    threads.chain(stacks).collect()
+    name_threads(case).into_iter().chain(stacks).collect()
+}
+
+/// Names the thread that waited.
+fn name_threads(case: &ServiceCase<'_>) -> Vec<String> {
+    let threads = case.threads(RequestPart::Timer).into_iter().take(1);
+    let threads = threads.map(|it| format!("{} waited {}", it.subject.name, duration(it.ns)));
+    threads.collect()
 }
