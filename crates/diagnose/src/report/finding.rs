@@ -169,8 +169,8 @@ fn put_stalls_first(findings: &mut [Finding]) {
     }
 }
 
-/// Keeps one finding of a lack of CPU of a service: that on its requests, whose time is counted once. If that on its connections
-/// is more severe, their data is not all of requests, and it stays.
+/// Keeps one finding of a lack of CPU of a service: that on its requests, because their time counts once. If that on its
+/// connections is more severe, their data is not all of requests, and it stays.
 pub(crate) fn keep_one_lack_of_cpu(findings: &mut Vec<Finding>) {
     let is_kept: Vec<bool> = findings
         .iter()
@@ -188,8 +188,9 @@ pub(crate) fn keep_one_lack_of_cpu(findings: &mut Vec<Finding>) {
     findings.retain(|_| is_kept.next().unwrap_or(true));
 }
 
-/// Makes a lack of CPU information, if it is small and the requests of the process have a larger cause: it waits with them.
-/// That the other end or computing takes their time is such a cause, too, even where it is no warning.
+/// Lowers a finding on lack of CPU to information, if a larger cause of the same requests is known.
+/// That the other end or computing takes their time is such a cause, too, even where it is no
+/// warning.
 pub(crate) fn demote_lesser(findings: &mut [Finding]) {
     for place in 0..findings.len() {
         let lesser = &findings[place];

@@ -72,6 +72,7 @@ fn serving_context(
     Some((serving, about))
 }
 
+/// Returns whether the request began soon after its connection was opened.
 fn is_soon(opened_ns: u64, begin_ns: u64, took_ns: u64) -> bool {
     begin_ns.saturating_sub(opened_ns) <= took_ns.max(OPENED_FOR_NS)
 }

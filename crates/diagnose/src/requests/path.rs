@@ -371,7 +371,7 @@ impl PathFinder<'_> {
         }
     }
 
-    /// Goes back in a thread that did something for the request meanwhile.
+    /// Walks back in another thread that worked for the request meanwhile.
     fn walk_in(
         &self,
         context: &PathContext,

@@ -53,7 +53,7 @@ pub struct PauseDigest {
 }
 
 impl PauseDigest {
-    /// Adds a request.
+    /// Adds the pauses of one response, and the pace of its client.
     pub fn add(&mut self, pauses: ResponsePauses, pace: &ClientPace) {
         self.pace.add(pace);
         self.unasked += u64::from(pauses.unasked_ns > 0);

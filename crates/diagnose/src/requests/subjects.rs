@@ -58,7 +58,7 @@ impl SubjectTable {
         self.add(&step, None, None);
     }
 
-    /// Returns those of a part; `None`: it took no time.
+    /// Returns the subjects of a part's time; `None`: it took none.
     pub fn get(&self, part: RequestPart) -> Option<&PartSubjects> {
         self.0.get(part as usize)?.as_deref()
     }
