@@ -151,11 +151,16 @@ impl Accountant {
         let woken = woken.filter(|(ns, _)| *ns >= since_ns && *ns <= call.end_ns);
         let waker = woken.and_then(|(_, waker)| waker);
         let is_woken_there = waker.is_some_and(|it| finder.is_of_peer(context, it));
+        let before_ns = self.trail.ns(RequestPart::Remote);
         match peer {
             Some(peer) if is_first => self.serve(finder, context, (peer, waker), since_ns),
             Some(peer) if !is_woken_there => self.serve_rest(finder, context, peer, since_ns),
             _ => {}
         }
+        // the server waited for bytes of this client, or for room in its socket: for the path
+        let waited_ns = self.trail.ns(RequestPart::Remote) - before_ns;
+        self.trail
+            .turn(RequestPart::Remote, RequestPart::Network, waited_ns);
         finder.wait_own(context, since_ns, waker, &mut self.trail, 0);
     }
 
@@ -200,14 +205,7 @@ impl Accountant {
         let sent_ns = peer.response.map_or(since_ns, |_| peer.answered_ns);
         self.trail
             .add(sent_ns.max(since_ns), RequestPart::Network, None, about);
-        if self.trail.at_ns() > since_ns {
-            let before_ns = self.trail.ns(RequestPart::Remote);
-            finder.walk(&serving, peer.request_thread, since_ns, &mut self.trail);
-            // it waited for room in its socket, so for the path
-            let waited_ns = self.trail.ns(RequestPart::Remote) - before_ns;
-            self.trail
-                .turn(RequestPart::Remote, RequestPart::Network, waited_ns);
-        }
+        finder.walk(&serving, peer.request_thread, since_ns, &mut self.trail);
     }
 
     /// Accounts the time until the request was given away, or taken. `taker`: the thread that takes or sends the response.

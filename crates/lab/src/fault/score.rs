@@ -15,6 +15,9 @@ const LEAST_OVERLAP: f64 = 0.5;
 /// From this share of a life on harm is above info (`crates/diagnose/src/report/severity.rs`).
 const WARNING_SHARE: f64 = 0.05;
 
+/// Less harm is never above info (`crates/diagnose/src/report/severity.rs`), ns.
+const LEAST_HARM_NS: u64 = 40_000_000;
+
 /// The subject of a finding, as the score compares it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(untagged)]
@@ -64,6 +67,7 @@ impl Score {
         let found = claims.keys().filter(is_found).cloned().collect();
         let planted: BTreeSet<NamedFinding> = claims.keys().cloned().collect();
         let mut also_true = suffered_findings(truth);
+        also_true.extend(lacks_of_cpu(truth));
         also_true.extend(of_workloads(truth));
         let is_beside = |named: &&NamedFinding| {
             let is_answer = answers.contains(&named.0.as_str());
@@ -267,6 +271,34 @@ fn suffered_findings(truth: &Value) -> BTreeSet<NamedFinding> {
     suffered
 }
 
+/// Returns the same of the requests of programs: by the time in which their threads had some. A server has a request outside of
+/// receive calls and while it waits for a CPU; a client within its calls.
+fn lacks_of_cpu(truth: &Value) -> BTreeSet<NamedFinding> {
+    let mut lacks = BTreeSet::new();
+    let in_calls = |it: &Value, kind: &str| number(&it[kind], "in_call_ns");
+    for pair in list_values(truth, "roles") {
+        let servers: Vec<&Value> = list_values(&pair["server"], "connections").collect();
+        let clients = list_values(pair, "clients").flat_map(|it| list_values(it, "connections"));
+        let with_requests = |it: &Value, is_server: bool| match is_server {
+            true => {
+                let receiving_ns = in_calls(it, "recv");
+                life_ns(it).saturating_sub(receiving_ns) + number(&it["thread"], "runq_ns")
+            }
+            false => in_calls(it, "send") + in_calls(it, "recv"),
+        };
+        for (end, is_server) in [(servers, true), (clients.collect(), false)] {
+            let waited_ns = end.iter().map(|it| number(&it["thread"], "runq_ns")).sum();
+            let base_ns = end.iter().map(|it| with_requests(it, is_server)).sum();
+            if waited_ns >= LEAST_HARM_NS && is_starved((waited_ns, base_ns)) {
+                let sockets = end.iter().map(|it| number(it, "cookie"));
+                let sockets = sockets.map(ScoredSubject::Socket);
+                lacks.extend(sockets.map(|it| (OF_SOCKETS.to_owned(), it)));
+            }
+        }
+    }
+    lacks
+}
+
 /// Returns how long a connection was open, in nanoseconds.
 fn life_ns(connection: &Value) -> u64 {
     number(connection, "closed_ns").saturating_sub(number(connection, "opened_ns"))
@@ -382,6 +414,24 @@ mod tests {
         let truth = json!({ "expected": claims, "roles": [] });
         let score = Score::new(&truth, &report, &[]);
         assert_eq!((score.found.len(), score.beside.len()), (1, 0));
+    }
+
+    #[test]
+    fn requests_that_lacked_a_cpu_are_expected_to_say_so() {
+        // 50 ms without a CPU in 2 s; 1.9 s are between requests
+        let connection = |runq_ns: u64| {
+            json!({
+                "cookie": 2, "opened_ns": 0, "closed_ns": 2_000_000_000, "thread": { "runq_ns": runq_ns },
+                "recv": { "in_call_ns": 1_900_000_000 },
+            })
+        };
+        let report = report("cpu_contention", "warning", 2, 200);
+        let beside = |runq_ns: u64| {
+            let server = json!({ "connections": [connection(runq_ns)] });
+            let truth = json!({ "expected": [], "roles": [{ "clients": [], "proxy": null, "server": server }] });
+            Score::new(&truth, &report, &[]).beside.len()
+        };
+        assert_eq!((beside(50_000_000), beside(39_000_000)), (0, 1));
     }
 
     #[test]
