@@ -135,26 +135,16 @@ fn part_of(wait: &ThreadWait) -> Option<RequestPart> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::requests::thread_event::Target;
 
     fn wait(times: (u64, u64), object: WaitObject, waker: Waker) -> ThreadWait {
         ThreadWait {
-            start_ns: times.0,
-            woken_ns: times.1,
-            object,
-            target: Target::None,
             waker,
-            waker_thread: None,
-            is_ready: false,
             uninterruptible: object == WaitObject::PageFault,
             purpose: match object {
                 WaitObject::Futex => StackPurpose::Mutex,
                 _ => StackPurpose::Unknown,
             },
-            stack: None,
-            kernel: KernelPurpose::Unknown,
-            is_output: false,
-            until_ns: None,
+            ..ThreadWait::of_interrupt(times, object)
         }
     }
 

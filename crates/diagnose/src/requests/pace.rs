@@ -131,25 +131,9 @@ impl PaceCounter {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::requests::thread_event::Target;
-    use crate::waits::KernelPurpose;
 
     fn wait(object: WaitObject, start_ns: u64) -> ThreadWait {
-        ThreadWait {
-            start_ns,
-            woken_ns: start_ns + 100,
-            object,
-            target: Target::None,
-            waker: Waker::Interrupt,
-            waker_thread: None,
-            is_ready: false,
-            uninterruptible: false,
-            purpose: StackPurpose::Unknown,
-            stack: None,
-            kernel: KernelPurpose::Unknown,
-            is_output: false,
-            until_ns: None,
-        }
+        ThreadWait::of_interrupt((start_ns, start_ns + 100), object)
     }
 
     #[test]

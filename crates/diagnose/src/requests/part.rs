@@ -4,6 +4,8 @@ use serde::Serialize;
 use serde::ser::SerializeMap;
 use table::Stage;
 
+use crate::kernel::WAKE_NS;
+
 macro_rules! parts {
     ($($(#[doc = $doc:literal])+ $part:ident = $name:literal, $text:literal;)+) => {
         /// One part of a request's time. `docs/requests.md` says how each is found.
@@ -128,6 +130,14 @@ impl RequestPart {
     /// Returns whether a thread could run meanwhile, and had no CPU.
     pub fn is_lack_of_cpu(self) -> bool {
         LACK_OF_CPU.contains(&self)
+    }
+
+    /// Returns how much of an interval with this part every wake-up takes, ns: nothing but of a run-queue delay.
+    pub fn wake_ns(self, ns: u64) -> u64 {
+        match self {
+            Self::RunQueue => ns.min(WAKE_NS),
+            _ => 0,
+        }
     }
 
     /// Returns whether the time passed while the request was with TCP or the other end.

@@ -341,7 +341,7 @@ fn path_step(table: &RequestTable, request: &Request, step: &RequestStep) -> Pat
     let waker = waker.map(|waker| table.history.get(waker));
     PathStep {
         after_ns: step.begin_ns.saturating_sub(request.begin_ns),
-        ns: step.end_ns - step.begin_ns,
+        ns: step.length_ns(),
         part: step.part,
         process: thread.map(|thread| table.names.process(thread.pid)),
         tid: thread.map(|thread| thread.tid),

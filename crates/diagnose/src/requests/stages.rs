@@ -176,11 +176,11 @@ fn split_steps(
     while ns > 0 {
         let steps = breakdown.steps.iter().enumerate();
         let of_part = steps.filter(|(_, step)| step.part == from);
-        let Some((at, step)) = of_part.max_by_key(|(_, step)| step.end_ns - step.begin_ns) else {
+        let Some((at, step)) = of_part.max_by_key(|(_, step)| step.length_ns()) else {
             return;
         };
         let step = *step;
-        let taken_ns = ns.min(step.end_ns - step.begin_ns);
+        let taken_ns = ns.min(step.length_ns());
         ns -= taken_ns;
         let begin_ns = step.end_ns - taken_ns;
         if begin_ns == step.begin_ns || breakdown.steps.len() == STEPS_MOST {

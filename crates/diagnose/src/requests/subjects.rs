@@ -1,9 +1,9 @@
 //! Subjects of the parts of a service's requests: the few stacks, threads and services with the most of the time, in bounded
 //! memory.
 
-use super::id::{ServiceId, ThreadId};
+use super::id::ServiceId;
 use super::part::{PARTS, RequestPart};
-use super::trail::{RequestStep, StepSubject};
+use super::trail::{RequestStep, StepSubject, UnkeptTime};
 use crate::rows::top::Top;
 
 /// Those who took most of the time of one part. An element with more than an eighth of it is never missed.
@@ -31,7 +31,7 @@ impl SubjectTable {
             self.0.resize(PARTS, None);
         }
         let subjects = self.0[step.part as usize].get_or_insert_default();
-        let ns = step.end_ns - step.begin_ns;
+        let ns = step.length_ns();
         if let Some(stack) = stack {
             subjects.stacks.add(stack, ns);
         }
@@ -47,12 +47,12 @@ impl SubjectTable {
     }
 
     /// Adds the time of steps that were not kept.
-    pub fn add_unkept(&mut self, part: RequestPart, thread: Option<ThreadId>, ns: u64) {
+    pub fn add_unkept(&mut self, time: &UnkeptTime) {
         let step = RequestStep {
             begin_ns: 0,
-            end_ns: ns,
-            part,
-            thread,
+            end_ns: time.ns,
+            part: time.part,
+            thread: time.thread,
             subject: StepSubject::default(),
         };
         self.add(&step, None, None);

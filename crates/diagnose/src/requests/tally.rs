@@ -13,7 +13,6 @@ use super::runs::SeriesRequest;
 use super::series::ConnectionSeries;
 use super::service::{RequestSums, Side};
 use super::turns::{Exchange, Turns};
-use crate::kernel::WAKE_NS;
 
 /// Errors of a connection that a RST ended: before the FIN of the other end, and after (`include/uapi/asm-generic/errno.h`).
 const ECONNRESET: i32 = 104;
@@ -31,25 +30,24 @@ impl RequestTable {
         for step in &breakdown.steps {
             let pid = step.thread.map(|thread| self.history.get(thread).pid);
             if pid.is_some() && pid == other {
-                peer.add(step.part, step.end_ns - step.begin_ns);
+                peer.add(step.part, step.length_ns());
                 continue;
             }
-            if step.part == RequestPart::RunQueue {
-                digest.wakes_ns += (step.end_ns - step.begin_ns).min(WAKE_NS);
-            }
+            digest.wakes_ns += step.wake_ns();
             let about = step.subject.endpoint;
             let service = about.map(|it| self.endpoints.get(it).service);
             let stack = step.subject.stack;
             let stack = stack.and_then(|it| self.names.distinct_stack(it));
             digest.subjects.add(step, stack, service);
         }
-        for (thread, part, ns) in breakdown.unkept.iter() {
-            let pid = thread.map(|thread| self.history.get(thread).pid);
+        for time in breakdown.unkept.iter() {
+            let pid = time.thread.map(|thread| self.history.get(thread).pid);
             if pid.is_some() && pid == other {
-                peer.add(part, ns);
+                peer.add(time.part, time.ns);
                 continue;
             }
-            digest.subjects.add_unkept(part, thread, ns);
+            digest.wakes_ns += time.wake_ns;
+            digest.subjects.add_unkept(&time);
         }
         let time = (request.begin_ns, request.end_ns);
         digest.add(&RequestSums {

@@ -48,6 +48,28 @@ pub struct ThreadWait {
     pub until_ns: Option<u64>,
 }
 
+#[cfg(test)]
+impl ThreadWait {
+    /// Makes a wait on no socket that an interrupt ended; its other fields are empty.
+    pub fn of_interrupt((start_ns, woken_ns): (u64, u64), object: WaitObject) -> Self {
+        Self {
+            start_ns,
+            woken_ns,
+            object,
+            target: Target::None,
+            waker: Waker::Interrupt,
+            waker_thread: None,
+            is_ready: false,
+            uninterruptible: false,
+            purpose: StackPurpose::Unknown,
+            stack: None,
+            kernel: KernelPurpose::Unknown,
+            is_output: false,
+            until_ns: None,
+        }
+    }
+}
+
 /// Time in which a thread could run and did not, or the sum of several short ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ThreadPreemption {

@@ -79,28 +79,64 @@ pub struct RequestStep {
 }
 
 impl RequestStep {
+    /// Returns how long it lasted, ns.
+    pub fn length_ns(&self) -> u64 {
+        self.end_ns - self.begin_ns
+    }
+
+    /// Returns how much of it every wake-up takes, ns.
+    pub fn wake_ns(&self) -> u64 {
+        self.part.wake_ns(self.length_ns())
+    }
+
     /// Returns whether the step has this part, thread and subject.
     fn is_like(&self, part: RequestPart, thread: Option<ThreadId>, subject: &StepSubject) -> bool {
         (self.part, self.thread) == (part, thread) && self.subject.is_same(subject)
     }
 }
 
+/// Time of one part of a thread, in steps that are not kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct UnkeptTime {
+    /// In which thread; `None`: in none.
+    pub thread: Option<ThreadId>,
+    /// Part of the request to which the time belongs.
+    pub part: RequestPart,
+    /// Sum of the steps, ns.
+    pub ns: u64,
+    /// Of these, what every wake-up takes, ns: [`RequestPart::wake_ns`] of each step.
+    pub wake_ns: u64,
+}
+
 /// Time of steps that are not kept, by thread and part.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct UnkeptTimes(Vec<(Option<ThreadId>, RequestPart, u64)>);
+pub struct UnkeptTimes(Vec<UnkeptTime>);
 
 impl UnkeptTimes {
-    /// Adds time to a thread's part that has no step of its own.
-    fn add(&mut self, thread: Option<ThreadId>, part: RequestPart, ns: u64) {
-        let same = self.0.iter_mut().find(|it| (it.0, it.1) == (thread, part));
-        match same {
-            Some(sum) => sum.2 += ns,
-            None => self.0.push((thread, part, ns)),
+    /// Adds a step.
+    fn add_step(&mut self, step: &RequestStep) {
+        self.add(UnkeptTime {
+            thread: step.thread,
+            part: step.part,
+            ns: step.length_ns(),
+            wake_ns: step.wake_ns(),
+        });
+    }
+
+    /// Adds time to the sum of the same thread and part.
+    fn add(&mut self, time: UnkeptTime) {
+        let is_same = |it: &&mut UnkeptTime| (it.thread, it.part) == (time.thread, time.part);
+        match self.0.iter_mut().find(is_same) {
+            Some(sum) => {
+                sum.ns += time.ns;
+                sum.wake_ns += time.wake_ns;
+            }
+            None => self.0.push(time),
         }
     }
 
-    /// Returns threads and parts with their time, ns.
-    pub fn iter(&self) -> impl Iterator<Item = (Option<ThreadId>, RequestPart, u64)> {
+    /// Returns the sums, one for each thread and part.
+    pub fn iter(&self) -> impl Iterator<Item = UnkeptTime> {
         self.0.iter().copied()
     }
 }
@@ -173,7 +209,7 @@ impl Trail {
         let mut left_ns = ns;
         let mut number = 0;
         while let Some(step) = self.steps.get_mut(number).filter(|_| left_ns > 0) {
-            let length_ns = step.end_ns - step.begin_ns;
+            let length_ns = step.length_ns();
             if step.part == from && length_ns > left_ns {
                 let later = RequestStep {
                     begin_ns: step.end_ns - left_ns,
@@ -221,25 +257,28 @@ impl Trail {
         }
         let end_ns = std::mem::replace(&mut self.at_ns, begin_ns);
         self.parts.add(part, end_ns - begin_ns);
-        if let Some(last) = self.steps.last_mut()
+        // once some are not kept, a later one does not follow the last that is
+        if let Some(last) = self.steps.last_mut().filter(|_| !self.is_cut)
             && last.is_like(part, thread, &about)
         {
             last.begin_ns = begin_ns;
             last.subject.behind = last.subject.behind.max(about.behind);
             return;
         }
-        if self.steps.len() == STEPS_MOST {
-            self.is_cut = true;
-            self.unkept.add(thread, part, end_ns - begin_ns);
-            return;
-        }
-        self.steps.push(RequestStep {
+        let step = RequestStep {
             begin_ns,
             end_ns,
             part,
             thread,
             subject: about,
-        });
+        };
+        // `turn` may have divided one
+        if self.steps.len() >= STEPS_MOST {
+            self.is_cut = true;
+            self.unkept.add_step(&step);
+            return;
+        }
+        self.steps.push(step);
     }
 
     /// Adds time that a thread spent for the request of another connection.
@@ -291,11 +330,10 @@ impl Trail {
             breakdown.push(*step);
         }
         for step in self.steps.iter().rev().skip(room) {
-            let ns = step.end_ns - step.begin_ns;
-            breakdown.unkept.add(step.thread, step.part, ns);
+            breakdown.unkept.add_step(step);
         }
-        for (thread, part, ns) in self.unkept.iter() {
-            breakdown.unkept.add(thread, part, ns);
+        for time in self.unkept.iter() {
+            breakdown.unkept.add(time);
         }
     }
 }
@@ -330,8 +368,12 @@ impl RequestBreakdown {
         self.parts
             .add(part, other.parts.total_ns() + end_ns - gap_begin_ns);
         self.is_cut |= other.is_cut;
-        for (thread, _, ns) in other.unkept.iter() {
-            self.unkept.add(thread, part, ns);
+        for time in other.unkept.iter() {
+            self.unkept.add(UnkeptTime {
+                part,
+                wake_ns: 0,
+                ..time
+            });
         }
         let gap = RequestStep {
             begin_ns: gap_begin_ns,
@@ -382,13 +424,44 @@ mod tests {
             }
             trail.append_to(&mut breakdown);
         }
-        let unkept = breakdown.unkept.iter();
-        let unkept_ns: u64 = unkept.map(|(_, _, ns)| ns).sum();
+        let kept_ns: u64 = breakdown.steps.iter().map(RequestStep::length_ns).sum();
+        let unkept_ns: u64 = breakdown.unkept.iter().map(|it| it.ns).sum();
         assert_eq!(
             (breakdown.steps.len(), breakdown.parts.total_ns()),
             (64, 200)
         );
-        assert_eq!(unkept_ns, 200 - 64);
+        assert_eq!((kept_ns, unkept_ns), (64, 200 - 64));
         assert!(breakdown.is_cut);
+    }
+
+    /// A read that a thread was woken for, 200 times in one request.
+    #[test]
+    fn wakes_beyond_the_kept_steps_count() {
+        const STEP_NS: u64 = 80_000;
+        let mut trail = Trail::default();
+        trail.restart(400 * STEP_NS);
+        for step in (0..400).rev() {
+            let part = [RequestPart::Cpu, RequestPart::RunQueue][step % 2];
+            trail.add(step as u64 * STEP_NS, part, None, StepSubject::default());
+        }
+        let mut breakdown = RequestBreakdown::default();
+        trail.append_to(&mut breakdown);
+        let kept_ns: u64 = breakdown.steps.iter().map(RequestStep::wake_ns).sum();
+        let unkept_ns: u64 = breakdown.unkept.iter().map(|it| it.wake_ns).sum();
+        assert_eq!(kept_ns + unkept_ns, 200 * crate::kernel::WAKE_NS);
+    }
+
+    #[test]
+    fn a_step_that_is_divided_leaves_no_room_without_bound() {
+        let mut trail = Trail::default();
+        trail.restart(1_000);
+        for begin_ns in (0..900).rev().step_by(10) {
+            let part = [RequestPart::Remote, RequestPart::Cpu][begin_ns / 10 % 2];
+            trail.add(begin_ns as u64, part, None, StepSubject::default());
+            if trail.steps.len() == STEPS_MOST && !trail.is_cut {
+                trail.turn(RequestPart::Remote, RequestPart::Network, 3);
+            }
+        }
+        assert_eq!(trail.steps.len(), STEPS_MOST + 1);
     }
 }

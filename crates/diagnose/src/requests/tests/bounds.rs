@@ -4,8 +4,7 @@ use proptest::prelude::*;
 
 use super::any_rows::any_rows;
 use super::*;
-use crate::requests::history::{Target, ThreadWait};
-use crate::waits::{KernelPurpose, StackPurpose};
+use crate::requests::history::ThreadWait;
 
 /// Generates times of all sizes that a clock shows: 2^56 ns are two years.
 fn any_ns() -> impl Strategy<Value = u64> {
@@ -80,21 +79,8 @@ fn connections_with_one_request_each_are_all_counted() {
 
 /// Makes a sleep of 1 ns that ends at this time.
 fn sleep_until(end_ns: u64) -> ThreadEventKind {
-    ThreadEventKind::Wait(ThreadWait {
-        start_ns: end_ns.saturating_sub(1),
-        woken_ns: end_ns,
-        object: WaitObject::Sleep,
-        target: Target::None,
-        waker: Waker::Interrupt,
-        waker_thread: None,
-        is_ready: false,
-        uninterruptible: false,
-        purpose: StackPurpose::Unknown,
-        stack: None,
-        is_output: false,
-        until_ns: None,
-        kernel: KernelPurpose::Unknown,
-    })
+    let times = (end_ns.saturating_sub(1), end_ns);
+    ThreadEventKind::Wait(ThreadWait::of_interrupt(times, WaitObject::Sleep))
 }
 
 #[test]
