@@ -10,7 +10,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use prost::Message;
-use prost::bytes::Bytes;
+use prost::bytes::{Buf, Bytes};
+use prost::encoding::{DecodeContext, decode_key, skip_field};
 use tokio::net::UnixStream;
 
 use super::pod::Pod;
@@ -28,6 +29,11 @@ const LIST: &str = "http://localhost/runtime.v1.RuntimeService/ListPodSandbox";
 const LONGEST_WAIT: Duration = Duration::from_millis(250);
 /// Longest answer: containerd sends none above it (`defaults.DefaultMaxSendMsgSize`).
 const MOST_BYTES: u32 = 16 << 20;
+/// Sandboxes of an answer: in memory they take as much as the longest answer, and their labels twice that at most. An item
+/// of two bytes would take 70 times as much.
+const MOST_ITEMS: usize = MOST_BYTES as usize / size_of::<Item>();
+/// Number of the field of a list that has its items.
+const ITEMS: u32 = 1;
 /// Bytes before a message: whether it is compressed, and its length (gRPC over HTTP/2).
 const PREFIX_BYTES: usize = 5;
 
@@ -159,7 +165,19 @@ fn unframe(bytes: &[u8]) -> Option<ListResponse> {
     let (prefix, message) = bytes.split_at_checked(PREFIX_BYTES)?;
     let length = (message.len() as u32).to_be_bytes();
     let is_whole = prefix[0] == 0 && prefix[1..] == length;
-    is_whole.then(|| ListResponse::decode(message).ok())?
+    let is_decoded = is_whole && count_items(message)? <= MOST_ITEMS;
+    is_decoded.then(|| ListResponse::decode(message).ok())?
+}
+
+/// Returns how many items a list has; `None`: it is none.
+fn count_items(mut message: &[u8]) -> Option<usize> {
+    let mut items = 0;
+    while message.has_remaining() {
+        let (number, kind) = decode_key(&mut message).ok()?;
+        items += usize::from(number == ITEMS);
+        skip_field(kind, number, &mut message, DecodeContext::default()).ok()?;
+    }
+    Some(items)
 }
 
 #[cfg(test)]
@@ -298,6 +316,15 @@ pub(super) mod tests {
     fn answer_above_the_bound_is_none() {
         let huge = response(vec![item(&"x".repeat(17 << 20))]);
         assert_eq!(answer_to(huge, Some("0")), None);
+    }
+
+    /// Each takes two bytes of the answer, and much more in memory.
+    #[test]
+    fn more_items_than_fit_into_memory_are_not_decoded() {
+        let empty = Item::default();
+        let list = |count| unframe(&response(vec![empty.clone(); count])).map(|it| it.items.len());
+        assert_eq!(list(MOST_ITEMS), Some(MOST_ITEMS));
+        assert_eq!(list(MOST_ITEMS + 1), None);
     }
 
     #[test]
