@@ -10,7 +10,7 @@ use hyper::body::{Bytes, Incoming};
 use hyper::{Request, Response, StatusCode};
 use probe::clock::monotonic_ns;
 
-use super::serve::{AnswerPage, Endpoint, EndpointError, plain};
+use super::serve::{AnswerPage, Endpoint, EndpointError, plain, refuse_method};
 use crate::config::HealthConfig;
 
 /// Longest time between two turns of the loop of an agent that watches: `WatchdogSec` of the systemd unit.
@@ -62,6 +62,9 @@ impl Endpoint {
 
 impl AnswerPage for HealthPage {
     fn answer(&self, request: &Request<Incoming>) -> Response<Full<Bytes>> {
+        if let Some(refusal) = refuse_method(request) {
+            return refusal;
+        }
         if request.uri().path() != "/healthz" {
             return plain(StatusCode::NOT_FOUND, "the only page is /healthz\n");
         }

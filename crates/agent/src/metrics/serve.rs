@@ -242,11 +242,8 @@ impl AnswerPage for MetricsPage {
         if let Some(refusal) = self.refusal(request) {
             return refusal;
         }
-        if !matches!(*request.method(), Method::GET | Method::HEAD) {
-            let mut response = plain(StatusCode::METHOD_NOT_ALLOWED, "only GET\n");
-            let allowed = HeaderValue::from_static("GET, HEAD");
-            response.headers_mut().insert(ALLOW, allowed);
-            return response;
+        if let Some(refusal) = refuse_method(request) {
+            return refusal;
         }
         match request.uri().path() {
             "/metrics" => self.metrics(request),
@@ -313,6 +310,17 @@ impl MetricsPage {
             Err(error) => plain(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),
         }
     }
+}
+
+/// Returns the refusal of a request that does not only read.
+pub(super) fn refuse_method(request: &Request<Incoming>) -> Option<Response<Full<Bytes>>> {
+    if matches!(*request.method(), Method::GET | Method::HEAD) {
+        return None;
+    }
+    let mut response = plain(StatusCode::METHOD_NOT_ALLOWED, "only GET\n");
+    let allowed = HeaderValue::from_static("GET, HEAD");
+    response.headers_mut().insert(ALLOW, allowed);
+    Some(response)
 }
 
 /// Makes a response of plain text.
