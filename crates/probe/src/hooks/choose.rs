@@ -113,7 +113,9 @@ impl Features {
     pub(super) fn window_hooks(&self) -> Vec<&'static str> {
         let all = list_hooks().into_iter().filter(|hook| hook.is_of_windows);
         let names = all.map(|hook| hook.name);
-        let arrivals = udp_flows::sees_arrivals(self).then_some(udp_flows::ARRIVALS_OF_WINDOWS);
+        // of its tracepoint, messages have a program, too
+        let arrivals = udp_flows::ARRIVALS_PROGRAM.strip_prefix("handle_");
+        let arrivals = arrivals.filter(|_| udp_flows::sees_arrivals(self));
         names
             .filter(|name| self.tracepoints.contains(name))
             .chain(arrivals)

@@ -64,9 +64,14 @@ fn calls(rows: &RowSet, end: &TcpStream, is_send: bool) -> Vec<Call> {
         .filter(|it| it.local == address)
         .map(|it| it.conn)
         .next();
+    calls_of(rows, &conn.into_iter().collect(), is_send)
+}
+
+/// Returns the calls of one direction on these connections or flows, in the order of time.
+fn calls_of(rows: &RowSet, conns: &BTreeSet<u64>, is_send: bool) -> Vec<Call> {
     let all = (0..rows.calls.len()).map(|at| rows.calls.row(at));
     let mut own: Vec<Call> = all
-        .filter(|it| Some(it.conn) == conn && it.is_send == is_send)
+        .filter(|it| conns.contains(&it.conn) && it.is_send == is_send)
         .collect();
     own.sort_by_key(Call::time_ns);
     own
@@ -245,11 +250,7 @@ fn datagrams_that_came_between_windows_have_no_time() {
     let flows = (0..rows.udp_flows.len()).map(|at| rows.udp_flows.row(at));
     let own = flows.filter(|it| it.local == address).map(|it| it.conn);
     let own: BTreeSet<u64> = own.collect();
-    let calls = (0..rows.calls.len()).map(|at| rows.calls.row(at));
-    let mut calls: Vec<Call> = calls
-        .filter(|it| own.contains(&it.conn) && !it.is_send)
-        .collect();
-    calls.sort_by_key(Call::time_ns);
+    let calls = calls_of(&rows, &own, false);
     let known = calls.iter().map(|it| (it.result, it.unread_ns.is_some()));
     let expected = [
         (1, false),
@@ -353,7 +354,19 @@ fn window_hooks_are_attached_only_in_windows() {
     // the way to them is timed then
     assert_eq!(count(), of_windows.len());
     // calls, switches, wakes, datagrams that come, and their addresses in two families
-    assert!(hooks.coverage().iter().any(|it| it.state != ProbeState::On) || of_windows.len() == 10);
+    let needed = [
+        "calls",
+        "waits",
+        "udp_flows",
+        "udp_flows.arrivals",
+        "udp_flows.addresses",
+    ];
+    let coverage = hooks.coverage().iter();
+    let needed: Vec<_> = coverage
+        .filter(|it| needed.contains(&it.probe.as_str()))
+        .collect();
+    assert_eq!(needed.len(), 5, "{needed:?}");
+    assert!(needed.iter().any(|it| it.state != ProbeState::On) || of_windows.len() == 10);
     for _ in 0..3 {
         hooks.open_window(LONG).unwrap();
         assert_eq!(count(), of_windows.len());

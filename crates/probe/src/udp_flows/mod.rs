@@ -43,9 +43,6 @@ pub(crate) const PROGRAMS: [&str; 4] = [
 /// Program that notes when datagrams come into a socket.
 pub(crate) const ARRIVALS_PROGRAM: &str = "handle_udp_data_ready";
 
-/// The same as the others name theirs that are attached in windows only: without `handle_`.
-pub(crate) const ARRIVALS_OF_WINDOWS: &str = "udp_data_ready";
-
 /// Its tracepoint: that of received messages.
 const ARRIVALS_HOOK: &str = "sk_data_ready";
 
