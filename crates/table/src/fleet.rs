@@ -5,7 +5,7 @@
 //! Problems are SNAP's five (section 2.3, footnote 4), found by its flags (Table 2): the time of those intervals between
 //! two readings in which the flag was raised.
 
-use crate::{Role, WorkloadKind, table};
+use crate::{Role, WorkloadKind, WorkloadSource, table};
 
 /// Name and version of the format, as written into the key-value metadata of each file under [`FLEET_SCHEMA_KEY`].
 pub const FLEET_SCHEMA: &str = "whylat.fleet/1";
@@ -164,6 +164,8 @@ table! {
         workload: Option<String>, "-", null = "in no pod, or nothing on the node shows it";
         /// Kind of the workload.
         workload_kind: Option<WorkloadKind>, "-", null = "as workload";
+        /// Facts that show the workload.
+        workload_source: Option<WorkloadSource>, "-", null = "as workload";
         /// Application, by the agent's rules; without one `NAMESPACE/NAME` of the workload.
         app: Option<String>, "-", null = "no rule names it, and it has no workload";
         /// Tier of the application, by the agent's rules.

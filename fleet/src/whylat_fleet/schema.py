@@ -164,6 +164,7 @@ ADDED: Final = {
         "container": "VARCHAR",
         "workload": "VARCHAR",
         "workload_kind": "VARCHAR",
+        "workload_source": "VARCHAR",
     },
 }
 """Columns that agents write and nothing here reads: they are for queries of users. Files of older agents lack them."""

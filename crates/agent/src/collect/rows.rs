@@ -172,6 +172,7 @@ impl RowContext<'_> {
             pod,
             container: container.and_then(|it| it.name.clone()),
             workload_kind: workload.as_ref().map(|it| it.kind),
+            workload_source: workload.as_ref().map(|it| it.source),
             workload: workload.map(|it| it.name),
             app: application.map(|app| app.name.clone()),
             tier: application.and_then(|app| app.tier.clone()),
