@@ -125,13 +125,30 @@ def test_pod_has_what_its_values_ask_for_and_no_more(tmp_path: Path) -> None:
     assert mounts == {"/etc/whylat", "/sys/kernel/btf", "/run/containerd/io.containerd.runtime.v2.task"}
     assert plain["hostPID"]
     assert not plain["automountServiceAccountToken"]
-    more = pod_of(rendered(COLLECTOR | {"runtimeSocket": True, "hostPID": False}, tmp_path))
-    mounts = {it["mountPath"] for it in more["containers"][0]["volumeMounts"]} - mounts
-    assert mounts == {"/run/containerd/containerd.sock"}
-    assert "hostPID" not in more
+    assert "hostPID" not in pod_of(rendered(COLLECTOR | {"hostPID": False}, tmp_path))
     # its files have the labels: the socket is not needed
     cri_o = pod_of(rendered(COLLECTOR | {"runtime": "cri-o", "runtimeSocket": True}, tmp_path))
     assert not any("sock" in it["name"] for it in cri_o["volumes"])
+
+
+@pytest.mark.parametrize(
+    ("runtime", "folder"),
+    [
+        ("containerd", "/run/containerd"),
+        ("k3s", "/run/k3s/containerd"),
+        ("microk8s", "/var/snap/microk8s/common/run"),
+    ],
+)
+def test_folder_of_the_socket_has_the_files_of_the_runtime(runtime: str, folder: str, tmp_path: Path) -> None:
+    pod = pod_of(rendered(COLLECTOR | {"runtime": runtime, "runtimeSocket": True}, tmp_path))
+    mounts = [it for it in pod["containers"][0]["volumeMounts"] if it["name"].startswith("runtime")]
+    (mount,) = mounts
+    assert mount["mountPath"] == folder
+    # a runtime that starts again is seen; connect(2) to a socket needs no file system that can be written
+    assert (mount["readOnly"], mount["mountPropagation"]) == (True, "HostToContainer")
+    (volume,) = (it for it in pod["volumes"] if it["name"] == mount["name"])
+    # a node without this runtime is watched, too
+    assert volume["hostPath"] == {"path": folder, "type": "DirectoryOrCreate"}
 
 
 def test_probes_ask_where_the_agent_listens(tmp_path: Path) -> None:

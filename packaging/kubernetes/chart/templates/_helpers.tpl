@@ -24,13 +24,14 @@ app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 {{- get $folders .Values.runtime | toJson }}
 {{- end }}
 
-{{/* Socket of the runtime with the labels of pods; empty: none is needed. */}}
-{{- define "whylat.socket" -}}
-{{- $sockets := dict
-  "containerd" "/run/containerd/containerd.sock"
-  "k3s" "/run/k3s/containerd/containerd.sock"
-  "microk8s" "/var/snap/microk8s/common/run/containerd.sock" }}
-{{- if .Values.runtimeSocket }}{{ get $sockets .Values.runtime }}{{ end }}
+{{/* Folder with the socket of the runtime, which has the labels of pods; empty: none is needed. A runtime that starts again
+     makes another socket, which a mount of the socket alone would not have. */}}
+{{- define "whylat.socketFolder" -}}
+{{- $folders := dict
+  "containerd" "/run/containerd"
+  "k3s" "/run/k3s/containerd"
+  "microk8s" "/var/snap/microk8s/common/run" }}
+{{- if .Values.runtimeSocket }}{{ get $folders .Values.runtime }}{{ end }}
 {{- end }}
 
 {{/* The agent's configuration. */}}
