@@ -12,6 +12,7 @@ use probe::clock::{Host, HostError, clock_error_us, monotonic_ns};
 use probe::hooks::{Hooks, HooksError, Storage};
 use probe::netns::{Netns as Namespace, NetnsError};
 use probe::privileges::{Capability, Privileges};
+use probe::processes::{self, ProcessReader};
 use probe::self_cost::Statistics;
 use probe::signals::Signals;
 use record::privileges::{PrivilegeError, Privileges as RecorderPrivileges};
@@ -106,6 +107,7 @@ pub fn run(start: &StartOptions) -> Result<(), AgentError> {
     // a process of its own: before there are threads
     let statistics = Privileges::read().has_capability(Capability::SysAdmin);
     let statistics = statistics.then(Statistics::begin).and_then(Result::ok);
+    let reader = processes::sees_all().then(ProcessReader::new);
     let mut storage = Storage::uninit();
     let hooks = Hooks::load_to_watch(&mut storage, netns, detail(config.watch.detail))?;
     hooks.attach()?;
@@ -114,7 +116,8 @@ pub fn run(start: &StartOptions) -> Result<(), AgentError> {
         boot_id: facts.boot_id.clone(),
     };
     let kernel = facts.kernel.clone();
-    let watcher = ConnectionWatcher::begin(&hooks, watch(&config), facts, rules, statistics)?;
+    let watcher =
+        ConnectionWatcher::begin(&hooks, watch(&config), facts, rules, reader, statistics)?;
     // threads that are made from here on have no more
     RecorderPrivileges::for_agent().assume()?;
     let files = config.ship.is_wanted();

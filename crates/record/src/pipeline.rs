@@ -5,7 +5,7 @@
 use probe::clock::Clocks;
 use probe::files::FileReader;
 use probe::hooks::{Hooks, ProbeOutput};
-use probe::processes::ObservedProcess;
+use probe::processes::{ObservedProcess, ProcessReader};
 use probe::stacks::{SampledAddress, SeenStack, Stacks};
 use table::manifest::{Coverage, Line, ProbeState};
 use table::tables::Connections;
@@ -36,11 +36,12 @@ pub(crate) struct RowPipeline<S = Store> {
 }
 
 impl<S: RowSink> RowPipeline<S> {
-    /// Makes a pipeline into `store`; `in_proc`: process ids are those of `/proc` here.
-    pub(crate) fn new(store: S, in_proc: bool) -> Self {
+    /// Makes a pipeline into `store`; without a reader, `/proc` has other processes than those that are recorded. The
+    /// reader is made before hooks are attached: it waits for runtimes.
+    pub(crate) fn new(store: S, reader: Option<ProcessReader>) -> Self {
         Self {
-            sockets: Sockets::new(in_proc),
-            in_proc,
+            in_proc: reader.is_some(),
+            sockets: Sockets::new(reader),
             cpu: CpuUse::default(),
             clocks: Clocks::open(),
             stacks: Stacks::default(),
@@ -121,6 +122,15 @@ impl<S: RowSink> RowPipeline<S> {
     /// Adds processes that are new, or became other programs.
     fn describe(&mut self, seen: &[ObservedProcess], rows: &mut RowSet) {
         self.sockets.describe(seen, &mut rows.processes);
+    }
+
+    /// Stores workloads of pods that runtimes have answered since.
+    pub(crate) fn store_workloads(&mut self) {
+        let mut rows = RowSet::default();
+        self.sockets.describe_workloads(&mut rows.processes);
+        if !rows.is_empty() {
+            self.store_added(rows);
+        }
     }
 
     /// Adds rows for new processes, by their pids alone.

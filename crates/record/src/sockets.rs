@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 use probe::processes::{ObservedProcess, ProcessReader};
 use probe::tcp_stats::{CookieMap, PeerIndex};
 use table::Columns;
+use table::manifest::{Coverage, ProbeState};
 use table::tables::{Connection, Connections, Processes};
 
 use crate::process_cache::{CachedProcess, ProcessCache};
@@ -23,10 +24,10 @@ pub(crate) struct Sockets {
 }
 
 impl Sockets {
-    /// Makes an empty list of sockets; `in_proc`: process ids are those of `/proc` here.
-    pub(crate) fn new(in_proc: bool) -> Self {
+    /// Makes an empty list of sockets; without a reader, `/proc` has other processes under the same ids.
+    pub(crate) fn new(reader: Option<ProcessReader>) -> Self {
         Self {
-            reader: in_proc.then(ProcessReader::new),
+            reader,
             ..Self::default()
         }
     }
@@ -112,6 +113,26 @@ impl Sockets {
         }
     }
 
+    /// Adds rows again, with the workloads that runtimes have answered since. Calls to runtimes begin here, with the
+    /// privileges of who calls.
+    pub(crate) fn describe_workloads(&self, rows: &mut Processes) {
+        let reader = self.reader.as_ref();
+        let found = reader.map(ProcessReader::take_workloads);
+        found.into_iter().flatten().for_each(|row| rows.push(row));
+    }
+
+    /// Returns how workloads of pods were seen, if a runtime has not answered.
+    pub(crate) fn workload_coverage(&self) -> Option<Coverage> {
+        let silent = self.reader.as_ref()?.unanswered_runtime()?;
+        Some(Coverage {
+            probe: "workloads".to_owned(),
+            state: ProbeState::Fallback {
+                which: "of some pods only Deployments are known, by the names of pods".to_owned(),
+                why: silent.to_string(),
+            },
+        })
+    }
+
     /// Adds rows for new processes, by their pids alone.
     pub(crate) fn describe_pids(&mut self, pids: impl Iterator<Item = u32>, rows: &mut Processes) {
         for pid in pids {
@@ -159,7 +180,7 @@ mod tests {
 
     #[test]
     fn a_pid_that_is_used_again_is_another_process() {
-        let mut sockets = Sockets::new(true);
+        let mut sockets = Sockets::new(Some(ProcessReader::new()));
         let first = || seen(GONE, 10, 1, "same");
         assert_eq!(
             describe(&mut sockets, first()),
@@ -172,7 +193,7 @@ mod tests {
 
     #[test]
     fn a_process_is_described_again_when_it_becomes_another_program() {
-        let mut sockets = Sockets::new(true);
+        let mut sockets = Sockets::new(Some(ProcessReader::new()));
         assert_eq!(describe(&mut sockets, seen(GONE, 30, 1, "sh")).len(), 1);
         let second = describe(&mut sockets, seen(GONE, 30, 2, "client"));
         assert_eq!(second, [("client".to_owned(), Some(30))]);
@@ -184,7 +205,7 @@ mod tests {
 
     #[test]
     fn earlier_owner_of_a_pid_keeps_the_kernels_name() {
-        let mut sockets = Sockets::new(true);
+        let mut sockets = Sockets::new(Some(ProcessReader::new()));
         let own = std::process::id();
         let read = ProcessReader::new().read(own).expect("this process");
         let started_ns = read.started_ns.expect("its start");
@@ -200,7 +221,7 @@ mod tests {
 
     #[test]
     fn process_known_by_id_is_the_same_process() {
-        let mut sockets = Sockets::new(true);
+        let mut sockets = Sockets::new(Some(ProcessReader::new()));
         let own = std::process::id();
         let mut rows = Processes::default();
         sockets.describe_pids([own, GONE, own].into_iter(), &mut rows);
@@ -214,7 +235,7 @@ mod tests {
 
     #[test]
     fn foreign_pid_namespace_gives_only_the_kernels_name() {
-        let mut sockets = Sockets::new(false);
+        let mut sockets = Sockets::new(None);
         let now_ns = probe::clock::monotonic_ns();
         let own = std::process::id();
         let named = describe(&mut sockets, seen(own, now_ns, 1, "kernels"));

@@ -9,7 +9,8 @@ use crate::names::{
 use crate::{Stage, table};
 
 table! {
-    /// A process that owned a recorded socket.
+    /// A process that owned a recorded socket. It has another row after each exec. Its last row is written again, with the
+    /// same time, if a runtime shows the workload later; then that one holds.
     row Process, columns Processes, name "processes", time time_ns {
         /// Process id in the initial pid namespace.
         pid: u32, "-";

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use std::fs;
 
 use probe::hooks::Hooks;
-use probe::processes;
+use probe::processes::{self, SilentRuntime};
 use table::manifest::{Coverage, ProbeState};
 
 /// The probes that the agent's rows come from.
@@ -49,8 +49,15 @@ impl CoverageGaps {
 
     /// Checks coverage again, while `watched` connections are watched. One that the kernel listed
     /// at the last check and still does should be among them.
-    pub(super) fn check(&mut self, watched: usize) {
+    /// `silent` was asked in vain for labels of pods.
+    pub(super) fn check(&mut self, watched: usize, silent: Option<&SilentRuntime>) {
         self.now.clone_from(&self.lasting);
+        self.now.extend(silent.map(|it| {
+            format!(
+                "the workloads of some pods: {it}. Of these, only Deployments are known, by the names of pods\n\
+                hint: `crictl pods` asks the same"
+            )
+        }));
         let listed = if watched == 0 {
             established()
         } else {
@@ -101,6 +108,8 @@ fn established() -> HashSet<String> {
 mod tests {
     use std::net::{TcpListener, TcpStream};
 
+    use probe::processes::Silence;
+
     use super::*;
 
     #[test]
@@ -109,11 +118,26 @@ mod tests {
         let address = listener.local_addr().expect("an address");
         let _stream = TcpStream::connect(address).expect("a connection");
         let mut gaps = CoverageGaps::default();
-        gaps.check(0);
+        gaps.check(0, None);
         assert_eq!(gaps.current(), [""; 0], "it may have come just now");
-        gaps.check(0);
+        gaps.check(0, None);
         assert!(gaps.current()[0].contains("/proc/net/tcp"), "{gaps:?}");
-        gaps.check(1);
+        gaps.check(1, None);
+        assert_eq!(gaps.current(), [""; 0]);
+    }
+
+    #[test]
+    fn silent_runtime_is_a_gap_until_it_answers() {
+        let mut gaps = CoverageGaps::default();
+        let silent = SilentRuntime {
+            socket: "/run/containerd/containerd.sock".into(),
+            silence: Silence::NoAnswer,
+        };
+        gaps.check(1, Some(&silent));
+        let expected = "the workloads of some pods: /run/containerd/containerd.sock does not answer. Of these, only \
+            Deployments are known, by the names of pods\nhint: `crictl pods` asks the same";
+        assert_eq!(gaps.current(), [expected]);
+        gaps.check(1, None);
         assert_eq!(gaps.current(), [""; 0]);
     }
 

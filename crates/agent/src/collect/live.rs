@@ -1,6 +1,8 @@
 //! All watched connections. In: what was drained from the kernel. Out: connections that have closed, with
 //! readings near problems, and the state of those that live.
 
+use std::collections::HashSet;
+
 use probe::hooks::ProbeOutput;
 use probe::tcp_stats::CookieMap;
 use probe::watch::SocketReading;
@@ -82,6 +84,23 @@ impl LiveConnections {
         changes
     }
 
+    /// Takes the workloads of pods that runtimes have answered since. Connections of these pods are written again.
+    pub(super) fn take_workloads(&mut self) {
+        let changed = self.owners.take_workloads();
+        self.note_owners(&changed);
+    }
+
+    /// Takes note that these owners have another place now.
+    pub(super) fn note_owners(&mut self, changed: &HashSet<u32>) {
+        if changed.is_empty() {
+            return;
+        }
+        for connection in self.live.values_mut() {
+            let pid = connection.identity.as_ref().and_then(|row| row.pid);
+            connection.is_changed |= pid.is_some_and(|pid| changed.contains(&pid));
+        }
+    }
+
     /// Takes a row of a connection, new or changed.
     fn update(&mut self, row: tables::Connection) {
         let boot_id = &self.boot_id;
@@ -143,5 +162,31 @@ impl LiveConnections {
         let pids = self.live.values().filter_map(|c| c.identity.as_ref()?.pid);
         let pids: std::collections::HashSet<u32> = pids.collect();
         self.owners.forget(|pid| pids.contains(&pid));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connections_of_a_changed_owner_are_written_again() {
+        let mut watched =
+            LiveConnections::new(String::new(), Owners::new(Default::default(), None));
+        for (conn, pid) in [(1, Some(7)), (2, Some(8)), (3, None)] {
+            let row = table::row_of(serde_json::json!({"conn": conn, "pid": pid}));
+            watched.update(row.expect("a row"));
+        }
+        let take = |watched: &mut LiveConnections| {
+            let changed = watched.live.iter_mut();
+            let changed = changed
+                .filter_map(|(conn, it)| std::mem::take(&mut it.is_changed).then_some(*conn));
+            changed.collect::<HashSet<u64>>()
+        };
+        assert_eq!(take(&mut watched), HashSet::from([1, 2, 3]), "new");
+        watched.note_owners(&HashSet::new());
+        assert!(take(&mut watched).is_empty());
+        watched.note_owners(&HashSet::from([8, 9]));
+        assert_eq!(take(&mut watched), HashSet::from([2]));
     }
 }

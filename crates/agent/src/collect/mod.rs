@@ -29,7 +29,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use probe::clock::{Clock, Host, clock_error_us, monotonic_ns, read_pair};
 use probe::hooks::{Detail, Hooks, HooksError, WalkOf};
-use probe::processes;
+use probe::processes::ProcessReader;
 use probe::self_cost::Statistics;
 use probe::tcp_stats::Random;
 use record::{Collector, WalkShare};
@@ -102,7 +102,8 @@ fn now() -> ClockReading {
 
 impl<'a> ConnectionWatcher<'a> {
     /// Begins to watch with attached programs, and reads all open connections. `statistics` turns
-    /// on those of the cost of the programs; without, this process does so, if it may.
+    /// on those of the cost of the programs; without, this process does so, if it may. `reader`, which waits for
+    /// runtimes, was made before the programs were attached; without, `/proc` has other processes.
     ///
     /// # Errors
     /// When a loaded program cannot be used.
@@ -111,10 +112,11 @@ impl<'a> ConnectionWatcher<'a> {
         watch: Watch,
         facts: Host,
         rules: ApplicationRules,
+        reader: Option<ProcessReader>,
         statistics: Option<Statistics>,
     ) -> Result<Self, HooksError> {
         let now = now();
-        let owners = Owners::new(rules, processes::sees_all());
+        let owners = Owners::new(rules, reader);
         let sink = AgentSink {
             rates: Rates::new(watch.pace.into(), hooks.most_levels()),
             meter: Meter::begin(hooks, statistics, now.monotonic_ns)?,
@@ -196,6 +198,7 @@ impl<'a> ConnectionWatcher<'a> {
         let now_ns = now.monotonic_ns;
         let mut ended = None;
         self.capture.drain_all(&mut self.sink);
+        self.sink.watched.take_workloads();
         self.sink.meter.tick(now_ns);
         if let Some(end) = self.sink.span.end(now) {
             ended = Some(self.end_interval(end, now)?);
@@ -254,7 +257,9 @@ impl<'a> ConnectionWatcher<'a> {
             self.walk(WalkOf::Every)?;
             self.sink.close_unread(walk_ns);
         }
-        self.gaps.check(self.sink.watched.live.len());
+        let watched = &self.sink.watched;
+        let silent = watched.owners.silent_runtime();
+        self.gaps.check(watched.live.len(), silent.as_ref());
         let coverage = self.coverage(length_ns, &cost);
         Ok(self.sink.end_interval(end, now, coverage))
     }

@@ -1,10 +1,11 @@
 //! The owners of connections, and their applications. In: process ids as the kernel side attributes them on
 //! this host. Out: names, by the rules of the configuration.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use probe::processes::{ObservedProcess, ProcessReader};
+use probe::processes::{ObservedProcess, ProcessReader, SilentRuntime};
+use table::tables::Process;
 
 use crate::ContainerIdentity;
 use crate::apps::{Application, ApplicationRules, ConnectionFacts};
@@ -35,11 +36,11 @@ pub(super) struct Owners {
 }
 
 impl Owners {
-    /// Makes an empty table of owners; `sees_all`: `/proc` has the kernel's process ids.
-    pub(super) fn new(rules: ApplicationRules, sees_all: bool) -> Self {
+    /// Makes an empty table of owners; without a reader, `/proc` has other process ids than the kernel side.
+    pub(super) fn new(rules: ApplicationRules, reader: Option<ProcessReader>) -> Self {
         Self {
             rules,
-            reader: sees_all.then(ProcessReader::new),
+            reader,
             known: HashMap::new(),
         }
     }
@@ -60,6 +61,31 @@ impl Owners {
         }
         let owner = self.read(seen);
         self.known.insert(seen.pid, owner);
+    }
+
+    /// Takes the workloads of pods that runtimes have answered since; returns the process ids of their owners.
+    pub(super) fn take_workloads(&mut self) -> HashSet<u32> {
+        let rows = self.reader.as_ref().map(ProcessReader::take_workloads);
+        self.place(&rows.unwrap_or_default())
+    }
+
+    /// Takes container, pod and workload from these rows of owners; returns their process ids.
+    pub(super) fn place(&mut self, rows: &[Process]) -> HashSet<u32> {
+        let mut changed = HashSet::new();
+        for row in rows {
+            let owner = self.known.get_mut(&row.pid);
+            let is_it = |it: &&mut Owner| Some(it.seen.started_ns) == row.started_ns;
+            if let Some(owner) = owner.filter(is_it) {
+                owner.place(row);
+                changed.insert(row.pid);
+            }
+        }
+        changed
+    }
+
+    /// Returns a runtime that was asked in vain for labels of pods.
+    pub(super) fn silent_runtime(&self) -> Option<SilentRuntime> {
+        self.reader.as_ref()?.silent_runtime()
     }
 
     /// Returns the command name of a process.
@@ -106,22 +132,32 @@ impl Owners {
         let process = reader.and_then(|reader| reader.read_as(seen));
         let command = process.as_ref().and_then(|_| command_line(seen.pid));
         let process = process.unwrap_or_else(|| seen.row());
-        let identity = ContainerIdentity::from_process(&process).map(Arc::new);
-        let workload = identity.as_ref().and_then(|it| it.workload_path());
-        let workload = workload.map(|name| Application {
+        let mut owner = Owner {
+            comm: process.comm.clone(),
+            command,
+            cgroup: process.cgroup.clone(),
+            pod: None,
+            workload: None,
+            identity: None,
+            seen: seen.clone(),
+            is_used: true,
+        };
+        owner.place(&process);
+        owner
+    }
+}
+
+impl Owner {
+    /// Takes container, pod and workload from the row of the process.
+    fn place(&mut self, process: &Process) {
+        let identity = ContainerIdentity::from_process(process);
+        self.pod = identity.as_ref().and_then(ContainerIdentity::pod_path);
+        let workload = identity.as_ref().and_then(ContainerIdentity::workload_path);
+        self.workload = workload.map(|name| Application {
             name,
             ..Application::default()
         });
-        Owner {
-            comm: process.comm,
-            command,
-            cgroup: process.cgroup,
-            pod: identity.as_ref().and_then(|it| it.pod_path()),
-            workload,
-            identity,
-            seen: seen.clone(),
-            is_used: true,
-        }
+        self.identity = identity.map(Arc::new);
     }
 }
 
@@ -138,7 +174,14 @@ fn command_line(pid: u32) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use table::{WorkloadKind, WorkloadSource};
+
     use super::*;
+
+    /// Makes a reader of this host.
+    fn reader() -> Option<ProcessReader> {
+        Some(ProcessReader::new())
+    }
 
     /// Makes a process that was seen.
     fn seen(pid: u32, comm: &str) -> ObservedProcess {
@@ -166,7 +209,7 @@ mod tests {
                 command: Some("whylat_agent-[0-9a-f]+".to_owned()),
                 ..Application::default()
             }),
-            true,
+            reader(),
         );
         assert!(
             owners.application(Some(own), None).is_none(),
@@ -182,23 +225,45 @@ mod tests {
     }
 
     #[test]
+    fn later_answer_of_a_runtime_names_the_application_of_its_process_only() {
+        let own = std::process::id();
+        let mut owners = Owners::new(ApplicationRules::default(), reader());
+        let seen = seen(own, "nginx");
+        owners.note(&seen);
+        let row = |started_ns| Process {
+            started_ns: Some(started_ns),
+            pod_namespace: Some("shop".to_owned()),
+            pod: Some("web-6d4cf56db6-x2k8p".to_owned()),
+            workload: Some("web".to_owned()),
+            workload_kind: Some(WorkloadKind::Deployment),
+            workload_source: Some(WorkloadSource::Labels),
+            ..seen.row()
+        };
+        assert!(owners.place(&[row(seen.started_ns - 1)]).is_empty());
+        assert!(owners.application(Some(own), None).is_none());
+        assert_eq!(owners.place(&[row(seen.started_ns)]), HashSet::from([own]));
+        let found = owners.application(Some(own), None).expect("named");
+        assert_eq!(found.name, "shop/web");
+    }
+
+    #[test]
     fn process_of_another_pid_namespace_is_not_read() {
         let own = std::process::id();
-        let mut owners = Owners::new(ApplicationRules::default(), false);
+        let mut owners = Owners::new(ApplicationRules::default(), None);
         owners.note(&seen(own, "other"));
         assert_eq!(owners.comm(own), Some("other"));
     }
 
     #[test]
     fn ended_process_keeps_its_name() {
-        let mut owners = Owners::new(ApplicationRules::default(), true);
+        let mut owners = Owners::new(ApplicationRules::default(), reader());
         owners.note(&seen(u32::MAX, "curl"));
         assert_eq!(owners.comm(u32::MAX), Some("curl"));
     }
 
     #[test]
     fn reused_process_id_is_another_process() {
-        let mut owners = Owners::new(ApplicationRules::default(), true);
+        let mut owners = Owners::new(ApplicationRules::default(), reader());
         let own = std::process::id();
         let before = ObservedProcess {
             started_ns: 1,

@@ -263,7 +263,7 @@ mod tests {
         let span = IntervalSpan::beginning(ClockReading::default(), MINUTE_NS);
         let context = context(&span);
         let mut watched =
-            LiveConnections::new(String::new(), Owners::new(Default::default(), false));
+            LiveConnections::new(String::new(), Owners::new(Default::default(), None));
         let mut pending = Pending::new(MINUTE_NS);
         for _ in 0..2 {
             for number in 0..CROWD {
@@ -295,7 +295,7 @@ mod tests {
         let span = IntervalSpan::beginning(ClockReading::default(), MINUTE_NS);
         let context = context(&span);
         let mut watched =
-            LiveConnections::new(String::new(), Owners::new(Default::default(), false));
+            LiveConnections::new(String::new(), Owners::new(Default::default(), None));
         let mut pending = Pending::new(MINUTE_NS);
         let near = |conn_id: i64| (conn_id, ContextSample::default());
         pending.put_near(&context, (0..100).map(|_| near(1)).collect());

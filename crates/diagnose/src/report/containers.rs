@@ -93,7 +93,7 @@ impl ContainerProcesses {
                     namespace: row.pod_namespace.clone(),
                     pod: row.pod.clone(),
                     container: row.container.clone(),
-                    workload: PodWorkload::from_row(row),
+                    workload: None,
                     processes: Vec::new(),
                     processes_not_listed: 0,
                 });
@@ -106,8 +106,9 @@ impl ContainerProcesses {
         groups
     }
 
-    /// Adds a process; after an exec it has the later name.
+    /// Adds a row of a process; a later one has its name after an exec, or a workload that a runtime answered since.
     fn add(&mut self, row: &table::tables::Process) {
+        self.workload = PodWorkload::from_row(row);
         let comm = Some(row.comm.clone());
         let last = self.processes.last_mut();
         if let Some(last) = last.filter(|it| it.pid == Some(row.pid)) {
@@ -181,6 +182,29 @@ mod tests {
             ),
         ] {
             let groups = ContainerProcesses::group([row].iter());
+            assert_eq!(groups[0].to_string(), expected);
+        }
+    }
+
+    #[test]
+    fn later_row_has_the_workload_that_a_runtime_answered() {
+        let place = [Some("shop"), Some("p"), Some("c")];
+        let by_name = table::tables::Process {
+            workload: Some("web".to_owned()),
+            workload_kind: Some(WorkloadKind::Deployment),
+            workload_source: Some(WorkloadSource::PodName),
+            ..row(3, place)
+        };
+        let by_labels = table::tables::Process {
+            workload_source: Some(WorkloadSource::Labels),
+            ..by_name.clone()
+        };
+        for (answered, expected) in [
+            (by_labels, "shop/p/c (Deployment web)"),
+            // another controller's pod
+            (row(3, place), "shop/p/c"),
+        ] {
+            let groups = ContainerProcesses::group([&by_name, &answered].into_iter());
             assert_eq!(groups[0].to_string(), expected);
         }
     }

@@ -21,7 +21,7 @@ pub(crate) use cgroup::cgroup2_root;
 pub use cgroup::{Cgroup, CgroupError};
 pub use containers::{
     Container, ContainerError, ContainerNames, ContainerPlace, Members, Pod, PodError, Runtime,
-    Workload, find_container, find_pod, pod_uid,
+    Silence, SilentRuntime, Workload, find_container, find_pod, pod_uid,
 };
 pub use facts::{ProcessReader, USER_TICK_NS};
 pub use owners::{Owners, SocketOwners};

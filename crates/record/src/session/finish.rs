@@ -162,6 +162,11 @@ impl Session<'_> {
         if let Some(polls) = &self.polls {
             self.sink.pipeline.put_coverage(polls.coverage());
         }
+        self.sink.pipeline.store_workloads();
+        let workloads = self.sink.pipeline.sockets.workload_coverage();
+        if let Some(coverage) = workloads {
+            self.sink.pipeline.put_coverage(coverage);
+        }
         let totals = Totals {
             hooks: count(self.hooks(), self.polls.as_ref())?,
             windows: self

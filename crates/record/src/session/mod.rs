@@ -132,6 +132,7 @@ impl Session<'_> {
         let taken = self.drain();
         self.pace.note(taken);
         self.keep_budget(now_ns)?;
+        self.sink.pipeline.store_workloads();
         self.itt_listener.drain(&self.sink.pipeline.store);
         self.answer_snapshot();
         if self.poll_times.is_due(now_ns) {

@@ -9,6 +9,7 @@ use probe::clock::{Host, monotonic_ns};
 use probe::drops::DropReader;
 use probe::hooks::{Hooks, Storage};
 use probe::net_counters::NetCounterReader;
+use probe::processes::ProcessReader;
 use probe::self_cost::{BpfTimeError, Statistics};
 use probe::signals::Signals;
 use probe::tcp_stats::PollTimes;
@@ -58,6 +59,7 @@ pub fn record(
     // without it the cost of BPF programs is not known, which is no reason not to record
     let statistics = Statistics::begin().ok();
     let host = Host::read()?;
+    let reader = ProcessReader::new();
     let mut storage = Storage::uninit();
     let DataSources {
         hooks,
@@ -90,7 +92,7 @@ pub fn record(
     // one who has no name any more gets nothing
     let user = launch::invoking_user().ok().flatten();
     let store = begin_store(options, &host, user.as_ref())?;
-    let mut pipeline = RowPipeline::new(store, is_in_proc(hooks.as_ref()));
+    let mut pipeline = RowPipeline::new(store, is_in_proc(hooks.as_ref()).then_some(reader));
     pipeline.read_python(hooks.as_ref());
     // before the first stamp
     pipeline.read_clocks();

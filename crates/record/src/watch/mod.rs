@@ -17,6 +17,7 @@ use std::time::Duration;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use probe::clock::{Host, monotonic_ns};
 use probe::hooks::{Detail, ProbeOutput, Storage};
+use probe::processes::ProcessReader;
 use probe::self_cost::Statistics;
 use probe::tcp_stats::PollTimes;
 use table::RowSet;
@@ -96,6 +97,7 @@ pub fn watch(
     // without it the cost of BPF programs is not known, which is no reason not to watch
     let statistics = Statistics::begin().ok();
     let host = Host::read()?;
+    let reader = ProcessReader::new();
     let mut storage = Storage::uninit();
     let DataSources {
         hooks,
@@ -114,7 +116,10 @@ pub fn watch(
         .as_ref()
         .map(|hooks| Collector::new(hooks, WalkShare::LIVE))
         .transpose()?;
-    let mut pipeline = RowPipeline::new(LiveBuffer::default(), is_in_proc(hooks.as_ref()));
+    let mut pipeline = RowPipeline::new(
+        LiveBuffer::default(),
+        is_in_proc(hooks.as_ref()).then_some(reader),
+    );
     pipeline.read_python(hooks.as_ref());
     coverage.push(pipeline.cpu.coverage());
     coverage.extend(pid_coverage());
@@ -226,6 +231,7 @@ impl Watch<'_> {
     /// Does all work that is due, except for a snapshot.
     fn tick(&mut self) -> Result<(), RecordError> {
         self.drain();
+        self.pipeline.store_workloads();
         let now_ns = monotonic_ns();
         if self.poll_times.is_due(now_ns) {
             self.poll()?;

@@ -3,15 +3,16 @@
 //!
 //! containerd writes labels to no file that may be read while it runs. Its socket can do far more than list, so only
 //! root may open it; nothing but this one call is made. A runtime may lie, be slow or be broken: an answer is bounded in
-//! time and size, and one that is none is the last of that socket.
+//! time and size.
 
 use std::collections::HashMap;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use prost::Message;
 use prost::bytes::{Buf, Bytes};
-use prost::encoding::{DecodeContext, decode_key, skip_field};
+use prost::encoding::{DecodeContext, WireType, decode_key, decode_varint, skip_field};
 use tokio::net::UnixStream;
 
 use super::pod::Pod;
@@ -25,15 +26,19 @@ const SOCKETS: [&str; 3] = [
 ];
 const LIST: &str = "http://localhost/runtime.v1.RuntimeService/ListPodSandbox";
 
-/// Longest wait for an answer: half an agent's mean time between readings (`poll_ms`), so that one is late once at most.
-const LONGEST_WAIT: Duration = Duration::from_millis(250);
+/// Longest wait for an answer: that of `crictl`. In tests, of a busy machine.
+const LONGEST_WAIT: Duration = Duration::from_secs(if cfg!(test) { 60 } else { 2 });
 /// Longest answer: containerd sends none above it (`defaults.DefaultMaxSendMsgSize`).
 const MOST_BYTES: u32 = 16 << 20;
-/// Sandboxes of an answer: in memory they take as much as the longest answer, and their labels twice that at most. An item
-/// of two bytes would take 70 times as much.
+/// Sandboxes of an answer: in memory they take as much as the longest answer. An item of two bytes would take 70 times as
+/// much.
 const MOST_ITEMS: usize = MOST_BYTES as usize / size_of::<Item>();
+/// Labels of an answer, for the same reason; each has two texts of at least 16 bytes of the allocator.
+const MOST_LABELS: usize = MOST_BYTES as usize / (size_of::<(String, String)>() + 32);
 /// Number of the field of a list that has its items.
 const ITEMS: u32 = 1;
+/// Number of the field of an item that has its labels.
+const LABELS: u32 = 5;
 /// Bytes before a message: whether it is compressed, and its length (gRPC over HTTP/2).
 const PREFIX_BYTES: usize = 5;
 
@@ -89,20 +94,34 @@ pub(super) fn sockets(root: &Path) -> Vec<PathBuf> {
     sockets.filter(|socket| socket.exists()).collect()
 }
 
-/// Lists the sandboxes of a runtime, or the one with this id; `None`: it gives no answer.
-pub(super) fn list(socket: &Path, id: Option<&str>) -> Option<Vec<SandboxAnswer>> {
+/// Why there is no answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Silence {
+    /// This process may not open the socket.
+    NotPermitted,
+    /// Nobody listens, or what comes in time is no answer.
+    NoAnswer,
+}
+
+/// Lists the sandboxes of a runtime, or the one with this id.
+pub(super) fn list(socket: &Path, id: Option<&str>) -> Result<Vec<SandboxAnswer>, Silence> {
     list_within(socket, id, LONGEST_WAIT)
 }
 
-fn list_within(socket: &Path, id: Option<&str>, wait: Duration) -> Option<Vec<SandboxAnswer>> {
+fn list_within(
+    socket: &Path,
+    id: Option<&str>,
+    wait: Duration,
+) -> Result<Vec<SandboxAnswer>, Silence> {
     let filter = id.map(|id| Filter { id: id.to_owned() });
     let request = ListRequest { filter };
     let mut runtime = tokio::runtime::Builder::new_current_thread();
-    let runtime = runtime.enable_io().enable_time().build().ok()?;
-    let answer = async { tokio::time::timeout(wait, call(socket, &request)).await };
-    let response = runtime.block_on(answer).ok()??;
+    let runtime = runtime.enable_io().enable_time().build();
+    let runtime = runtime.map_err(|_| Silence::NoAnswer)?;
+    let call = async { tokio::time::timeout(wait, call(socket, &request)).await };
+    let response = runtime.block_on(call).unwrap_or(Err(Silence::NoAnswer))?;
     let items = response.items.into_iter();
-    Some(items.filter_map(Item::check).collect())
+    Ok(items.filter_map(Item::check).collect())
 }
 
 impl Item {
@@ -121,8 +140,16 @@ impl Item {
     }
 }
 
-async fn call(socket: &Path, request: &ListRequest) -> Option<ListResponse> {
-    let stream = UnixStream::connect(socket).await.ok()?;
+async fn call(socket: &Path, request: &ListRequest) -> Result<ListResponse, Silence> {
+    let stream = UnixStream::connect(socket).await;
+    let stream = stream.map_err(|error| match error.kind() {
+        ErrorKind::PermissionDenied => Silence::NotPermitted,
+        _ => Silence::NoAnswer,
+    })?;
+    call_on(stream, request).await.ok_or(Silence::NoAnswer)
+}
+
+async fn call_on(stream: UnixStream, request: &ListRequest) -> Option<ListResponse> {
     let mut settings = h2::client::Builder::new();
     settings
         .initial_window_size(MOST_BYTES)
@@ -165,19 +192,47 @@ fn unframe(bytes: &[u8]) -> Option<ListResponse> {
     let (prefix, message) = bytes.split_at_checked(PREFIX_BYTES)?;
     let length = (message.len() as u32).to_be_bytes();
     let is_whole = prefix[0] == 0 && prefix[1..] == length;
-    let is_decoded = is_whole && count_items(message)? <= MOST_ITEMS;
+    let (items, labels) = count_parts(message)?;
+    let is_decoded = is_whole && items <= MOST_ITEMS && labels <= MOST_LABELS;
     is_decoded.then(|| ListResponse::decode(message).ok())?
 }
 
-/// Returns how many items a list has; `None`: it is none.
-fn count_items(mut message: &[u8]) -> Option<usize> {
-    let mut items = 0;
+/// Returns how many items a list has, and how many labels they have; `None`: it is none.
+fn count_parts(message: &[u8]) -> Option<(usize, usize)> {
+    let (mut items, mut labels) = (0, 0);
+    each_field(message, |number, content| {
+        if number == ITEMS {
+            items += 1;
+            each_field(content, |number, _| {
+                labels += usize::from(number == LABELS);
+                Some(())
+            })?;
+        }
+        Some(())
+    })?;
+    Some((items, labels))
+}
+
+/// Calls `each` with number and content of each field of a message; of numbers the content is empty. `None`: it is no
+/// message, or `each` returned that.
+fn each_field(mut message: &[u8], mut each: impl FnMut(u32, &[u8]) -> Option<()>) -> Option<()> {
     while message.has_remaining() {
         let (number, kind) = decode_key(&mut message).ok()?;
-        items += usize::from(number == ITEMS);
-        skip_field(kind, number, &mut message, DecodeContext::default()).ok()?;
+        let content = match kind {
+            WireType::LengthDelimited => {
+                let length = usize::try_from(decode_varint(&mut message).ok()?).ok()?;
+                let (content, rest) = message.split_at_checked(length)?;
+                message = rest;
+                content
+            }
+            _ => {
+                skip_field(kind, number, &mut message, DecodeContext::default()).ok()?;
+                &[]
+            }
+        };
+        each(number, content)?;
     }
-    Some(items)
+    Some(())
 }
 
 #[cfg(test)]
@@ -232,7 +287,7 @@ pub(super) mod tests {
         };
         let answer = list_within(&socket, Some(ID), wait);
         server.join().expect("served");
-        answer
+        answer.ok()
     }
 
     /// Serves one connection to a socket, as a runtime that sends these bytes and this status.
@@ -328,12 +383,35 @@ pub(super) mod tests {
     }
 
     #[test]
+    fn more_labels_than_fit_into_memory_are_not_decoded() {
+        let keys: Vec<_> = (0..=MOST_LABELS).map(|it| it.to_string()).collect();
+        let labels: Vec<_> = keys.iter().map(|key| (key.as_str(), "")).collect();
+        let list = |labels: &[(&str, &str)]| {
+            // two sandboxes share them
+            let (first, second) = labels.split_at(labels.len() / 2);
+            let items = [first, second].map(|it| sandbox(ID, "web", it));
+            unframe(&response(items.into())).map(|it| it.items.len())
+        };
+        assert_eq!(list(&labels[1..]), Some(2));
+        assert_eq!(list(&labels), None);
+    }
+
+    #[test]
+    fn damaged_lists_are_none() {
+        let whole = &response(vec![item("web")])[PREFIX_BYTES..];
+        assert_eq!(count_parts(whole), Some((1, 1)));
+        for bytes in 1..whole.len() {
+            assert_eq!(count_parts(&whole[..bytes]), None, "{bytes}");
+        }
+    }
+
+    #[test]
     fn runtime_without_an_answer_is_left_after_the_wait() {
         assert_eq!(answer_to(response(vec![item("web")]), None), None);
         // nobody speaks HTTP/2, or anything
         let dir = tempfile::tempdir().expect("a directory");
         let socket = dir.path().join("containerd.sock");
-        let list = |wait| list_within(&socket, None, wait);
+        let list = |wait| list_within(&socket, None, wait).ok();
         assert_eq!(list(LONG_WAIT), None, "no socket");
         let listener = UnixListener::bind(&socket).expect("bound");
         assert_eq!(list(SHORT_WAIT), None, "nobody accepts");

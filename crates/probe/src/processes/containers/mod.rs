@@ -12,6 +12,7 @@ mod files;
 mod membership;
 mod names;
 mod pod;
+mod runtime_socket;
 mod sandboxes;
 mod storage;
 mod workload;
@@ -19,9 +20,11 @@ mod workload;
 use std::path::Path;
 
 pub use container::{Container, Runtime};
+pub use cri::Silence;
 pub use membership::Members;
 pub use names::{ContainerNames, ContainerPlace};
 pub use pod::{Pod, pod_uid};
+pub use sandboxes::SilentRuntime;
 pub use workload::Workload;
 
 /// Why there is no one container to record.
@@ -233,4 +236,4 @@ fn all(root: &Path) -> Vec<Container> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

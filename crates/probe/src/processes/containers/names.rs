@@ -4,10 +4,11 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::path::PathBuf;
+use std::time::Instant;
 
 use super::membership::ids_in;
 use super::pod::{Pod, label};
-use super::sandboxes::Sandboxes;
+use super::sandboxes::{Sandboxes, SilentRuntime, WorkloadAnswer};
 use super::workload::Workload;
 use super::{Container, all, containerd, docker, storage};
 
@@ -24,13 +25,17 @@ pub struct ContainerPlace {
     pub pod: Option<Pod>,
     /// Workload of its pod.
     pub workload: Option<Workload>,
+    /// The runtime has still to answer for the labels of the pod: the workload may be another one.
+    pub is_workload_open: bool,
 }
 
 /// Names of containers by their ids.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct ContainerNames {
     root: PathBuf,
     known: RefCell<HashMap<String, Option<ContainerPlace>>>,
+    /// Containers with an open workload.
+    open: RefCell<HashMap<String, Container>>,
     sandboxes: RefCell<Sandboxes>,
 }
 
@@ -39,19 +44,57 @@ impl ContainerNames {
     /// except in tests.
     pub fn new(root: PathBuf) -> Self {
         let containers = all(&root);
-        let mut sandboxes = Sandboxes::new(&root, &containers);
-        let named = containers.into_iter();
-        let named = named.filter(|it| !it.names.is_empty() || it.pod.is_some());
-        let known = named.map(|it| {
-            let workload = sandboxes.find_workload(&root, &it);
-            let id = it.id.clone();
-            (id, Some(ContainerPlace::from_container(it, workload)))
-        });
-        Self {
-            known: RefCell::new(known.collect()),
+        let sandboxes = Sandboxes::new(&root, &containers);
+        let names = Self {
+            known: RefCell::default(),
+            open: RefCell::default(),
             sandboxes: RefCell::new(sandboxes),
             root,
+        };
+        for container in containers {
+            if !container.names.is_empty() || container.pod.is_some() {
+                names.put(container);
+            }
         }
+        names
+    }
+
+    /// Keeps a container, and what is known of its workload.
+    fn put(&self, container: Container) -> ContainerPlace {
+        let mut sandboxes = self.sandboxes.borrow_mut();
+        let answer = sandboxes.find_workload(&container);
+        let (id, is_open) = (container.id.clone(), answer.is_open);
+        let place = ContainerPlace::new(&container, answer);
+        self.known
+            .borrow_mut()
+            .insert(id.clone(), Some(place.clone()));
+        if is_open {
+            self.open.borrow_mut().insert(id, container);
+        }
+        place
+    }
+
+    /// Takes the answers of runtimes that have come since; returns whether the workload of a container is known now.
+    pub fn take_answers(&self, now: Instant) -> bool {
+        if !self.sandboxes.borrow_mut().take_answers(now) {
+            return false;
+        }
+        let open = std::mem::take(&mut *self.open.borrow_mut());
+        let before = open.len();
+        for container in open.into_values() {
+            self.put(container);
+        }
+        self.open.borrow().len() < before
+    }
+
+    /// Returns a runtime that was asked in vain for labels of pods.
+    pub fn silent_runtime(&self) -> Option<SilentRuntime> {
+        self.sandboxes.borrow().silent_runtime()
+    }
+
+    /// Returns a runtime that has not answered so far, if only because it was not asked long ago.
+    pub fn unanswered_runtime(&self) -> Option<SilentRuntime> {
+        self.sandboxes.borrow().unanswered_runtime()
     }
 
     /// Returns where a process with these control groups runs; `None`: in no container, or its files cannot be read.
@@ -66,6 +109,7 @@ impl ContainerNames {
             if is_of_another {
                 place.pod = None;
                 place.workload = None;
+                place.is_workload_open = false;
             }
             Some(place)
         })
@@ -73,35 +117,36 @@ impl ContainerNames {
 
     /// Returns container and pod by the container's id; reads each id once.
     fn read(&self, id: &str) -> Option<ContainerPlace> {
-        let mut known = self.known.borrow_mut();
-        if let Some(place) = known.get(id) {
+        if let Some(place) = self.known.borrow().get(id) {
             return place.clone();
         }
-        if known.len() >= MOST_KEPT {
-            known.clear();
+        if self.known.borrow().len() >= MOST_KEPT {
+            self.known.borrow_mut().clear();
+            self.open.borrow_mut().clear();
         }
         let root = &self.root;
         let found = docker::find(root, id).or_else(|| storage::find(root, id));
         let found = found.or_else(|| containerd::find(root, id));
-        let place = found.map(|it| {
-            let workload = self.sandboxes.borrow_mut().find_workload(root, &it);
-            ContainerPlace::from_container(it, workload)
-        });
-        known.insert(id.to_owned(), place.clone());
-        place
+        let Some(found) = found.filter(|it| it.id == id) else {
+            self.known.borrow_mut().insert(id.to_owned(), None);
+            return None;
+        };
+        Some(self.put(found))
     }
 }
 
 impl ContainerPlace {
     /// Returns the container's name and its pod.
-    fn from_container(container: Container, workload: Option<Workload>) -> Self {
-        let mut names = container.names.into_iter();
-        let name = names.next();
+    fn new(container: &Container, answer: WorkloadAnswer) -> Self {
+        let name = container.names.first();
         Self {
             // a container of a pod has a label as its name
-            container: name.filter(|name| container.pod.is_none() || label(name).is_some()),
-            pod: container.pod,
-            workload,
+            container: name
+                .filter(|name| container.pod.is_none() || label(name).is_some())
+                .cloned(),
+            pod: container.pod.clone(),
+            workload: answer.workload,
+            is_workload_open: answer.is_open,
         }
     }
 }

@@ -1,6 +1,8 @@
 //! Files of each runtime, as it writes them, cut to what is read; and control groups of each driver.
 
 use std::fs;
+use std::path::PathBuf;
+use std::thread::JoinHandle;
 
 use tempfile::TempDir;
 
@@ -10,12 +12,26 @@ const ID: &str = "3f4e5a6b7c8d9e0f112233445566778899aabbccddeeff0011223344556677
 const OTHER: &str = "3f4e99990000000000000000000000000000000000000000000000000000000a";
 
 /// A host's files.
-struct Host(TempDir);
+pub(in super::super) struct Host(TempDir);
 
 impl Host {
     /// Makes a host with an empty root directory.
     fn new() -> Self {
         Self(tempfile::tempdir().expect("a directory"))
+    }
+
+    /// Makes a host with a pod of containerd's; returns also the control groups of its process.
+    pub(in super::super) fn with_pod(name: &str) -> (Self, String) {
+        let host = Self::new();
+        let config = REDIS_FILE.replace("cache-0", name);
+        let group = format!("{}/{ID}", pod_path());
+        host.task(ID, &config, 41, &group);
+        (host, format!("0::{group}\n"))
+    }
+
+    /// Returns where a path of the host is.
+    pub(in super::super) fn path(&self, path: &str) -> PathBuf {
+        self.0.path().join(path)
     }
 
     /// Writes a file below the root directory.
@@ -308,6 +324,16 @@ impl Host {
     }
 }
 
+/// Answers once on containerd's socket: the sandbox of the pod has this name and these labels.
+pub(in super::super) fn serve_pod(
+    socket: &Path,
+    name: &str,
+    labels: &[(&str, &str)],
+) -> JoinHandle<()> {
+    let answer = cri::tests::response(vec![cri::tests::sandbox(SANDBOX_ID, name, labels)]);
+    cri::tests::serve_once(socket, answer, Some("0"))
+}
+
 /// Returns the path of the pod's control group.
 fn pod_path() -> String {
     format!("/kubepods/burstable/pod{UID}")
@@ -403,9 +429,9 @@ fn pods_of_cri_o_and_cri_dockerd_are_found() {
 }
 
 /// `KIND NAME, SOURCE` of a process in that pod of containerd's.
-fn workload(host: &Host, group: &str) -> Option<String> {
+fn workload(host: &Host, groups: &str) -> Option<String> {
     let names = ContainerNames::new(host.0.path().to_owned());
-    let place = names.find(&format!("0::{group}\n"))?;
+    let place = names.find(groups)?;
     let found = place.workload?;
     Some(format!("{} {}, {}", found.kind, found.name, found.source))
 }
@@ -431,7 +457,7 @@ fn labels_of_containerd_s_socket_show_the_workload() {
         let socket = host.0.path().join("run/containerd/containerd.sock");
         let answer = cri::tests::response(vec![cri::tests::sandbox(id, pod, &labels)]);
         let server = cri::tests::serve_once(&socket, answer, Some("0"));
-        let found = workload(&host, &format!("{}/{ID}", pod_path()));
+        let found = workload(&host, &format!("0::{}/{ID}\n", pod_path()));
         server.join().expect("served");
         assert_eq!(found.as_deref(), expected, "{id} {pod}");
     }
@@ -439,21 +465,18 @@ fn labels_of_containerd_s_socket_show_the_workload() {
 
 #[test]
 fn name_of_the_pod_shows_a_deployment_where_no_labels_are_known() {
-    let config = REDIS_FILE.replace("cache-0", "web-6d4cf56db6-x2k8p");
-    let group = format!("{}/{ID}", pod_path());
-    let host = Host::new();
-    host.task(ID, &config, 41, &group);
-    let found = workload(&host, &group);
+    let (host, groups) = Host::with_pod("web-6d4cf56db6-x2k8p");
+    let found = workload(&host, &groups);
     assert_eq!(found.as_deref(), Some("Deployment web, pod_name"));
     // the control group is of another pod
-    let other = format!("/kubepods/pod{OTHER_UID}/{ID}");
+    let other = format!("0::/kubepods/pod{OTHER_UID}/{ID}\n");
     assert_eq!(workload(&host, &other), None);
 }
 
 #[test]
 fn labels_in_the_files_of_a_sandbox_show_the_workload() {
     let name = "web-6d4cf56db6-x2k8p";
-    let group = format!("/kubepods/pod{UID}/{ID}");
+    let groups = format!("0::/kubepods/pod{UID}/{ID}\n");
     let of_pod = format!(
         r#""io.kubernetes.pod.name":"{name}","io.kubernetes.pod.namespace":"shop","io.kubernetes.pod.uid":"{UID}""#
     );
@@ -476,8 +499,8 @@ fn labels_in_the_files_of_a_sandbox_show_the_workload() {
         );
         host.write(&file(OTHER), &docker(OTHER, &sandbox, 40))
             .write(&file(ID), &docker(ID, &container, 41))
-            .process(41, &format!("0::{group}\n"));
-        assert_eq!(workload(&host, &group).as_deref(), expected, "docker");
+            .process(41, &groups);
+        assert_eq!(workload(&host, &groups).as_deref(), expected, "docker");
 
         let host = Host::new();
         let crio = |id: &str, kind: &str, labels: &str| {
@@ -489,8 +512,8 @@ fn labels_in_the_files_of_a_sandbox_show_the_workload() {
         let labels = format!(r#"{{\"pod-template-hash\":\"{label}\"}}"#);
         host.storage(OTHER, "[]", &crio(OTHER, "sandbox", &labels), 40)
             .storage(ID, "[]", &crio(ID, "container", "{}"), 41)
-            .process(41, &format!("0::{group}\n"));
-        assert_eq!(workload(&host, &group).as_deref(), expected, "CRI-O");
+            .process(41, &groups);
+        assert_eq!(workload(&host, &groups).as_deref(), expected, "CRI-O");
     }
 }
 
