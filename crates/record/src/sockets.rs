@@ -127,7 +127,7 @@ impl Sockets {
         Some(Coverage {
             probe: "workloads".to_owned(),
             state: ProbeState::Fallback {
-                which: "of some pods only Deployments are known, by the names of pods".to_owned(),
+                which: "of some pods only Deployments, by the names of pods".to_owned(),
                 why: silent.to_string(),
             },
         })

@@ -111,11 +111,11 @@ pub struct Coverage {
 pub enum ProbeState {
     /// Working as designed.
     On,
-    /// Working by other means.
+    /// Working in part, or by other means.
     Fallback {
-        /// The means used.
+        /// The part that works, or the means.
         which: String,
-        /// Why the first choice was not possible.
+        /// Why it is not all, or not the first choice; may be empty.
         why: String,
     },
     /// Not working.
@@ -125,6 +125,12 @@ pub enum ProbeState {
         /// The fix; empty when there is none.
         remedy: String,
     },
+}
+
+/// Returns how a probe works in part, and why: `WHICH; WHY`.
+pub fn join_reason(which: &str, why: &str) -> String {
+    let parts = [which, why].into_iter().filter(|text| !text.is_empty());
+    parts.collect::<Vec<_>>().join("; ")
 }
 
 /// `produced = stored + filtered + Σ lost`, exactly.

@@ -53,8 +53,8 @@ function coverage(about: About): HTMLElement {
   const byCause = new Map<string, Coverage[]>();
   for (const it of others.filter((it) => it.state !== "on")) {
     const remedy = it.remedy ? ` Fix: ${it.remedy}.` : "";
-    const state = it.state === "off" ? "off" : `by other means (${it.which ?? ""})`;
-    const cause = `${state}: ${it.why ?? ""}.${remedy}`;
+    const reason = [it.which, it.why].filter((text) => text).join("; ");
+    const cause = `${it.state === "off" ? "off" : "partly"}: ${reason}.${remedy}`;
     byCause.set(cause, [...(byCause.get(cause) ?? []), it]);
   }
   const lines = [...byCause].map(([cause, probes]) => el("div.soft", {}, ...prose(`${named(probes)} ${cause}`)));

@@ -1,6 +1,6 @@
 //! The doctor's findings for people: a line for each state of each purpose, and each remedy once.
 
-use table::manifest::{Coverage, ProbeState};
+use table::manifest::{Coverage, ProbeState, join_reason};
 
 use super::host_report::HostReport;
 
@@ -76,7 +76,7 @@ fn lines<'a>(rows: &[&'a Coverage]) -> Vec<Line<'a>> {
 fn state(row: &Coverage) -> (&'static str, String) {
     match &row.state {
         ProbeState::On => ("ok", String::new()),
-        ProbeState::Fallback { which, why } => ("partly", format!("{which}; {why}")),
+        ProbeState::Fallback { which, why } => ("partly", join_reason(which, why)),
         // Nobody can fix it, so nobody misses it.
         ProbeState::Off { why, remedy } if remedy.is_empty() => ("not here", why.clone()),
         ProbeState::Off { why, .. } => ("no", why.clone()),

@@ -1,7 +1,7 @@
 //! The probes that recorded, and the causes of gaps: one entry a cause, with all its probes.
 
 use diagnose::report::{About, OmittedRows};
-use table::manifest::{Coverage, ProbeState};
+use table::manifest::{Coverage, ProbeState, join_reason};
 
 use super::parts::LABEL;
 use crate::layout::{MOST_COLUMNS, TextLayout, columns};
@@ -69,7 +69,9 @@ fn groups<'a>(all: &[&'a Coverage]) -> Vec<Group<'a>> {
     for coverage in all {
         let (text, remedy) = match &coverage.state {
             ProbeState::On => continue,
-            ProbeState::Fallback { which, why } => (format!(" by {which}: {why}"), ""),
+            ProbeState::Fallback { which, why } => {
+                (format!(" partly: {}", join_reason(which, why)), "")
+            }
             ProbeState::Off { why, remedy } => (format!(" off: {why}"), remedy.as_str()),
         };
         let same = |it: &&mut Group<'_>| it.text == text && it.remedy == remedy;
