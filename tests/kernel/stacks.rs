@@ -1,13 +1,16 @@
 //! Call stacks of waits, against chains of calls that are known: with frame pointers and without, to
 //! the first function of the thread, with the lines of the calls.
 
+use std::collections::HashSet;
 use std::process::Command;
 
 use serde_json::Value;
+use table::WaitObject;
+use table::tables::Wait;
 use tempfile::TempDir;
 
 use testbed::report::{Report, number, text};
-use testbed::{finish, program, root};
+use testbed::{compile_c, finish, program, record_command, root};
 
 /// Waits in known functions: see its head.
 const STACKS: &str = include_str!("programs/stacks.cc");
@@ -164,6 +167,51 @@ fn stacks_of_rust_program_are_complete() {
     let naps = naps.unwrap_or_else(|| panic!("no naps in {groups:#?}"));
     assert!(functions(naps).contains(&"main"), "{naps:#?}");
     assert_eq!(text(&naps["stack"], "caller"), "none", "{naps:#?}");
+}
+
+/// Waits at one place, each time with another value in the register of frame pointers.
+#[cfg(target_arch = "x86_64")]
+const BUSY_REGISTER: &str = r#"
+#include <stdint.h>
+#include <sys/syscall.h>
+#include <time.h>
+
+static long wait_with(uint64_t value, const struct timespec *length)
+{
+    long number = SYS_nanosleep;
+    __asm__ volatile("xchg %0, %%rbp\n syscall\n xchg %0, %%rbp"
+                     : "+r"(value), "+a"(number)
+                     : "D"(length), "S"(0)
+                     : "rcx", "r11", "memory");
+    return number;
+}
+
+int main(void)
+{
+    struct timespec length = {0, 1000000};
+    for (uint64_t value = 1; value <= 203; value++)
+        wait_with(value * 0x10001, &length);
+}
+"#;
+
+/// A program without frame pointers uses their register for anything.
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn one_place_is_one_stack_whatever_the_register_of_frame_pointers_holds() {
+    if !root() {
+        return;
+    }
+    let scratch = tempfile::tempdir().expect("a directory");
+    let options = ["-fomit-frame-pointer"];
+    let binary = compile_c(scratch.path(), "busy_register", BUSY_REGISTER, &options);
+    let (report, _) = record_command(scratch, &["--detail", "waits"], &[&binary]);
+    report.assert_whole();
+    let mut rows: Vec<Wait> = report.rows();
+    rows.retain(|it| it.kind == WaitObject::Sleep);
+    assert!(rows.len() > 1, "{rows:?}");
+    let stacks: HashSet<_> = rows.iter().map(|it| it.stack).collect();
+    assert_eq!(stacks.len(), 1, "{stacks:?}");
+    assert_ne!(stacks, HashSet::from([None]));
 }
 
 /// Functions of a stripped program have no names; the report says where they are.

@@ -143,6 +143,15 @@ static __always_inline u64 stack_code_hash(struct stack_seen *seen, struct task_
 	return stack_words_hash(seen, mm->start_code, mm->end_code);
 }
 
+/*
+ * The register of frame pointers, if it may hold one: it points into what is copied of the stack. Else the program uses
+ * it for anything, and each value would make the same stack a new one.
+ */
+static __always_inline u64 stack_frame_pointer(const struct stack_seen *seen)
+{
+	return seen->bp - seen->sp < STACK_COPY_BYTES ? seen->bp : 0;
+}
+
 /* Copies as much of the thread's stack as can be read: its end may be near. */
 static __always_inline u32 stack_copy(struct stack_seen *seen)
 {
@@ -212,7 +221,8 @@ static __always_inline u32 stack_of_program(void *ctx, struct task_struct *task,
 		return 0;
 	syscall_registers(task, &seen->ip, &seen->sp, &seen->bp);
 	key.sp = seen->sp;
-	key.hash = stack_mix(stack_mix(stack_code_hash(seen, task), seen->ip), seen->bp);
+	key.hash = stack_mix(stack_mix(stack_code_hash(seen, task), seen->ip),
+			     stack_frame_pointer(seen));
 	python_read(task, seen, last);
 	if (seen->code_count)
 		key.hash = stack_mix(key.hash, stack_codes_hash(seen));
