@@ -4,6 +4,9 @@ use std::collections::HashMap;
 
 use table::tables::Process;
 
+/// `/proc` has starts in steps of 10 ms (`USER_HZ`); the kernel's own are exact. No id is used again in that time.
+const START_STEP_NS: u64 = 10_000_000;
+
 /// Processes seen, by pid; a pid may have been used more than once.
 #[derive(Debug, Default)]
 pub struct Processes {
@@ -27,7 +30,7 @@ impl Processes {
         for (pid, uses) in &self.by_pid {
             let mut starts: Vec<u64> = uses.iter().filter_map(|it| it.started_ns).collect();
             starts.sort_unstable();
-            starts.dedup();
+            starts.dedup_by(|later, start| *later - *start <= START_STEP_NS);
             reused.extend(starts.into_iter().skip(1).map(|ns| (ns, *pid)));
         }
         reused.sort_unstable_by(|a, b| b.cmp(a));
@@ -83,6 +86,16 @@ mod tests {
         assert_eq!(processes.comm(7, 500), Some("old"));
         assert_eq!(processes.comm(7, 1_000), Some("new"));
         assert_eq!(processes.comm(8, 1_000), None);
+    }
+
+    /// A process that `/proc` showed first, and then a hook; later another one had its id.
+    #[test]
+    fn start_by_the_tick_is_no_other_use_of_an_id() {
+        let mut processes = Processes::default();
+        for started_ns in [5_000_000_000, 5_009_999_999, 5_000_000_000, 5_020_000_000] {
+            processes.add(process(7, started_ns, "redis"));
+        }
+        assert_eq!(processes.reused_ids(), [(5_020_000_000, 7)]);
     }
 
     #[test]
