@@ -423,13 +423,16 @@ fn health_says_whether_the_agent_watches() {
     let endpoint = Endpoint::start_health(&config, Arc::clone(&liveness));
     let endpoint = endpoint.expect("listen").expect("an endpoint");
     // as a kubelet asks
-    let ask = |path: &str| {
+    let call = |method: &str, path: &str| {
         let request = format!(
-            "GET {path} HTTP/1.1\r\nHost: 10.0.0.1:9465\r\nUser-Agent: kube-probe/1.33\r\nConnection: close\r\n\r\n"
+            "{method} {path} HTTP/1.1\r\nHost: 10.0.0.1:9465\r\nUser-Agent: kube-probe/1.33\r\nConnection: close\r\n\r\n"
         );
         let (status, _, body) = ask(&endpoint, &request);
         (status, body)
     };
+    let ask = |path: &str| call("GET", path);
+    assert_eq!(call("POST", "/healthz").0, 405);
+    assert_eq!(call("HEAD", "/healthz").0, 200);
     assert_eq!(ask("/healthz"), (200, "watching\n".to_owned()));
     assert_eq!(ask("/metrics").0, 404);
     // a loop that hangs
