@@ -1,7 +1,7 @@
 // The first page: the answer is there, without scrolling, for every finding that whylat knows.
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
-import { launch, open } from "./browser.mjs";
+import { launch, navigate, open } from "./browser.mjs";
 import { fired, live, page as made, recording, whylat } from "./recordings.mjs";
 
 let browser;
@@ -40,10 +40,10 @@ test("recordings of planted faults open", { skip: live().length === 0 && "make v
     const { findings } = JSON.parse(whylat("report", "--format", "json", path));
     const { page, faults, close } = await open(browser, made(path));
     for (const link of ["Answer", "Connections", "Waits", "Messages"]) {
-      await page.getByRole("link", { name: link }).click();
+      await navigate(page, () => page.getByRole("link", { name: link }).click());
       assert.ok((await page.locator("main").innerText()).length > 0, `${path}: ${link}`);
     }
-    await page.getByRole("link", { name: "Answer" }).click();
+    await navigate(page, () => page.getByRole("link", { name: "Answer" }).click());
     if (findings.length > 0) {
       const box = await page.locator("details.finding").first().boundingBox();
       assert.ok(box && box.y < 250, `${path}: the first finding begins at ${box?.y}`);

@@ -50,3 +50,13 @@ export async function open(browser, file, { hash = "", width = 1280, height = 72
   await page.waitForSelector("main, [role=alert]");
   return { page, faults, close: () => context.close() };
 }
+
+/** Does what changes the fragment, as a link or Back does, and waits until the page has drawn what it then shows. */
+export async function navigate(page, act) {
+  await page.evaluate(() => {
+    // after the page's own listener, which draws
+    window.navigated = new Promise((done) => addEventListener("hashchange", () => done(), { once: true }));
+  });
+  await act();
+  await page.evaluate(() => window.navigated);
+}

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
-import { launch, open } from "./browser.mjs";
+import { launch, navigate, open } from "./browser.mjs";
 import { golden, madeOf, page as made, recording, scratch, whylat } from "./recordings.mjs";
 
 let browser, messages, waits, associated, stalled;
@@ -41,14 +41,6 @@ const shown = async (page) =>
       .replaceAll(",", ""),
   );
 
-/** Waits until so many messages are shown: a link or Back takes effect after the fragment has changed. */
-const shows = (page, number) =>
-  page.waitForFunction((expected) => {
-    const texts = [...document.querySelectorAll("main .panel header .soft")].map((it) => it.innerText);
-    const shown = texts.map((text) => text.match(/^([\d,]+) messages/)).find(Boolean);
-    return shown && Number(shown[1].replaceAll(",", "")) === expected;
-  }, number);
-
 /** A place of a plot at which the pointer meets something. */
 async function meet(page, plot) {
   const box = await boxOf(plot);
@@ -69,13 +61,13 @@ test("a brush selects, filters in and out, and goes back", async () => {
   await page.getByRole("button", { name: "Filter in" }).click();
   const within = await shown(page);
   assert.ok(within > 0 && within < all, `${within} of ${all}`);
-  await page.getByRole("button", { name: "Back" }).click();
-  await page.waitForFunction(() => !location.hash.includes("in="));
-  await shows(page, all);
+  await navigate(page, () => page.getByRole("button", { name: "Back" }).click());
+  assert.doesNotMatch(await hash(page), /in=/);
+  assert.equal(await shown(page), all);
   await drag(page, balloons(page), [0.15, 0.1], [0.55, 0.8]);
   await page.keyboard.press("x");
-  await page.waitForFunction(() => location.hash.includes("out="));
-  await shows(page, all - within);
+  assert.match(await hash(page), /out=/);
+  assert.equal(await shown(page), all - within);
   assert.deepEqual(faults, []);
   await close();
 });
@@ -133,10 +125,10 @@ test("CPU activity during the shown messages is a flame graph", async () => {
 test("a connection as filter holds on every page", async () => {
   const { page, close } = await open(browser, messages, { hash: "#page=messages&in=conn:1" });
   const one = await shown(page);
-  await page.getByRole("link", { name: "Connections" }).click();
+  await navigate(page, () => page.getByRole("link", { name: "Connections" }).click());
   await page.locator("main h2", { hasText: /^1 of / }).first().waitFor();
-  await page.getByRole("link", { name: "Messages" }).click();
-  await shows(page, one);
+  await navigate(page, () => page.getByRole("link", { name: "Messages" }).click());
+  assert.equal(await shown(page), one);
   await page.getByRole("button", { name: /Remove the filter/ }).click();
   assert.ok((await shown(page)) > one);
   await close();
@@ -240,8 +232,8 @@ test("two recordings lie side by side", async () => {
   const words = await page.locator("main").innerText();
   assert.match(words, /B against A/);
   assert.match(words, /only in A|× less/);
-  await page.getByRole("link", { name: "look at it" }).last().click();
-  await page.waitForFunction(() => location.hash.includes("side=1"));
+  await navigate(page, () => page.getByRole("link", { name: "look at it" }).last().click());
+  assert.match(await hash(page), /side=1/);
   assert.equal(
     await page
       .getByRole("button", { pressed: true })
@@ -278,7 +270,7 @@ test("a wrong link, and pages without data, say so and break nothing", async () 
   }
   const { page, faults, close } = await open(browser, stalled, { hash: "#page=waits" });
   assert.match(await page.locator("main").innerText(), /holds no waits/);
-  await page.getByRole("link", { name: "Messages" }).click();
+  await navigate(page, () => page.getByRole("link", { name: "Messages" }).click());
   assert.match(await page.locator("main").innerText(), /holds no messages/);
   assert.deepEqual(faults, []);
   await close();

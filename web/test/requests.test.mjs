@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { build } from "esbuild";
-import { launch, open } from "./browser.mjs";
+import { launch, navigate, open } from "./browser.mjs";
 import { page as made, recording, whylat } from "./recordings.mjs";
 
 let browser, path, file, report, format;
@@ -157,8 +157,7 @@ test("a service and a part are selected, and filter the requests", async () => {
   const own = report.requests.filter((request) => request.service === title(client));
   const longest = Math.max(...own.map((request) => request.duration_ns));
   assert.deepEqual(drawn[0].slice(0, 5), [title(client), "1", ...Array(3).fill(format.duration(longest))]);
-  await page.keyboard.press("b");
-  await page.waitForFunction(() => !location.hash.includes("in="));
+  await navigate(page, () => page.keyboard.press("b"));
   const mostly = report.requests.filter((request) => {
     const [[first]] = Object.entries(request.parts).sort((a, b) => b[1] - a[1]);
     return first === "disk";
