@@ -121,9 +121,14 @@ impl Sockets {
         found.into_iter().flatten().for_each(|row| rows.push(row));
     }
 
-    /// Returns how workloads of pods were seen, if a runtime has not answered.
-    pub(crate) fn workload_coverage(&self) -> Option<Coverage> {
-        let silent = self.reader.as_ref()?.unanswered_runtime()?;
+    /// Returns how workloads of pods are seen, if a runtime does not answer. `is_over`: answers that have not come yet
+    /// will not come.
+    pub(crate) fn workload_coverage(&self, is_over: bool) -> Option<Coverage> {
+        let reader = self.reader.as_ref()?;
+        let silent = match is_over {
+            true => reader.unanswered_runtime(),
+            false => reader.silent_runtime(),
+        }?;
         Some(Coverage {
             probe: "workloads".to_owned(),
             state: ProbeState::Fallback {

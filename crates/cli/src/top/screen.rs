@@ -162,7 +162,7 @@ impl Screen {
                     return Ok(());
                 }
             }
-            self.threads.watch_process(self.top.wants_waits());
+            self.threads.watch_process(self.top.process_to_sample());
             self.draw()?;
         }
     }
@@ -202,7 +202,8 @@ impl Screen {
             .size()
             .context("cannot ask for the size of the terminal")?
             .width;
-        if let (Some(conn), Some(histories)) = (self.top.wants_history(), &self.histories) {
+        if let (Some(conn), Some(histories)) = (self.top.connection_with_history(), &self.histories)
+        {
             let bins = view::top::history_columns(width.into());
             let until_ns = self.top.history_until_ns();
             self.top

@@ -163,7 +163,7 @@ impl Session<'_> {
             self.sink.pipeline.put_coverage(polls.coverage());
         }
         self.sink.pipeline.store_workloads();
-        let workloads = self.sink.pipeline.sockets.workload_coverage();
+        let workloads = self.sink.pipeline.sockets.workload_coverage(true);
         if let Some(coverage) = workloads {
             self.sink.pipeline.put_coverage(coverage);
         }

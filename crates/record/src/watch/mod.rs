@@ -280,12 +280,14 @@ impl Watch<'_> {
         let kept = self.pipeline.store.count_rows();
         let loss = losses(&counts, &self.pipeline.added, &kept, &Default::default());
         let of_polls = self.polls.as_ref().map(Polls::coverage);
+        let of_runtimes = self.pipeline.sockets.workload_coverage(false);
+        let later = of_polls.into_iter().chain(of_runtimes);
         Ok(LiveSnapshot {
             now_ns,
             polls_ns: std::mem::take(&mut self.polls_ns),
             rows: self.pipeline.store.take(),
             gone: self.gone(),
-            coverage: self.coverage.iter().cloned().chain(of_polls).collect(),
+            coverage: self.coverage.iter().cloned().chain(later).collect(),
             loss,
             cost: self.overhead.cost(now_ns),
             interval_ns: self.pace.interval_ns(),

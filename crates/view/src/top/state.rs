@@ -108,7 +108,7 @@ impl TopState {
     }
 
     /// Returns the connection with a history on the screen.
-    pub fn wants_history(&self) -> Option<u64> {
+    pub fn connection_with_history(&self) -> Option<u64> {
         match self.page() {
             ScreenPage::Connection(id) => Some(*id),
             _ => None,
@@ -116,7 +116,7 @@ impl TopState {
     }
 
     /// Returns the process to sample, if its waits are not recorded.
-    pub fn wants_waits(&self) -> Option<u32> {
+    pub fn process_to_sample(&self) -> Option<u32> {
         let live = self.live.as_ref()?;
         match self.page() {
             ScreenPage::Process(process) if live.about.detail != "waits" => process.as_ref()?.pid,

@@ -135,9 +135,9 @@ fn waits(measured: WaitSource) -> ProcessWaits {
 #[test]
 fn process_screen_shows_thread_waits() -> Outcome {
     let mut screen = Screen::new(SMALL)?;
-    assert_eq!(screen.top.wants_waits(), None);
+    assert_eq!(screen.top.process_to_sample(), None);
     screen.press("2⟨enter⟩")?;
-    let pid = screen.top.wants_waits().ok_or("no process is open")?;
+    let pid = screen.top.process_to_sample().ok_or("no process is open")?;
     assert!(screen.text()?.contains("sampling its threads"));
     let sampled = WaitSource::Sampled {
         looks: 157,
@@ -166,7 +166,7 @@ fn process_screen_shows_thread_waits() -> Outcome {
         process.waits = Some(waits(WaitSource::Recorded));
     }
     screen.top.update(Arc::new(live.clone()));
-    assert_eq!(screen.top.wants_waits(), None);
+    assert_eq!(screen.top.process_to_sample(), None);
     wrong.extend(expect(&golden("process_recorded_waits"), &screen.text()?)?);
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     let json = serde_json::from_str(&view::top::json(live, &ListOrder::default(), 1))?;

@@ -161,7 +161,7 @@ impl Screen {
 
     /// Returns the text on the screen.
     pub fn text(&mut self) -> Outcome<String> {
-        if let Some(conn) = self.top.wants_history() {
+        if let Some(conn) = self.top.connection_with_history() {
             let bins = view::top::history_columns(self.width.into());
             self.top
                 .set_history(self.histories.bins(conn, bins, REACH_NS, END_NS));
