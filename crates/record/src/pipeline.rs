@@ -8,7 +8,7 @@ use probe::hooks::{Hooks, ProbeOutput};
 use probe::processes::{ObservedProcess, ProcessReader};
 use probe::stacks::{SampledAddress, SeenStack, Stacks};
 use table::manifest::{Coverage, Line, ProbeState};
-use table::tables::Connections;
+use table::tables::{Connections, Processes};
 use table::{Columns, RowSet, TcpEventKind};
 
 use crate::account::{RowCounts, UserSpaceCounts, add_counts, count_rows};
@@ -126,10 +126,10 @@ impl<S: RowSink> RowPipeline<S> {
 
     /// Stores workloads of pods that runtimes have answered since.
     pub(crate) fn store_workloads(&mut self) {
-        let mut rows = RowSet::default();
-        self.sockets.describe_workloads(&mut rows.processes);
+        let mut rows = Processes::default();
+        self.sockets.describe_workloads(&mut rows);
         if !rows.is_empty() {
-            self.store_added(rows);
+            self.store_added(rows.into());
         }
     }
 

@@ -124,11 +124,7 @@ impl Sockets {
     /// Returns how workloads of pods are seen, if a runtime does not answer. `is_over`: answers that have not come yet
     /// will not come.
     pub(crate) fn workload_coverage(&self, is_over: bool) -> Option<Coverage> {
-        let reader = self.reader.as_ref()?;
-        let silent = match is_over {
-            true => reader.unanswered_runtime(),
-            false => reader.silent_runtime(),
-        }?;
+        let silent = self.reader.as_ref()?.silent_runtime(is_over)?;
         Some(Coverage {
             probe: "workloads".to_owned(),
             state: ProbeState::Fallback {

@@ -91,7 +91,7 @@ impl LiveConnections {
     }
 
     /// Takes note that these owners have another place now.
-    pub(super) fn note_owners(&mut self, changed: &HashSet<u32>) {
+    fn note_owners(&mut self, changed: &HashSet<u32>) {
         if changed.is_empty() {
             return;
         }

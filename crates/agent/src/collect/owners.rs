@@ -70,7 +70,7 @@ impl Owners {
     }
 
     /// Takes container, pod and workload from these rows of owners; returns their process ids.
-    pub(super) fn place(&mut self, rows: &[Process]) -> HashSet<u32> {
+    fn place(&mut self, rows: &[Process]) -> HashSet<u32> {
         let mut changed = HashSet::new();
         for row in rows {
             let owner = self.known.get_mut(&row.pid);
@@ -85,7 +85,7 @@ impl Owners {
 
     /// Returns a runtime that was asked in vain for labels of pods.
     pub(super) fn silent_runtime(&self) -> Option<SilentRuntime> {
-        self.reader.as_ref()?.silent_runtime()
+        self.reader.as_ref()?.silent_runtime(false)
     }
 
     /// Returns the command name of a process.

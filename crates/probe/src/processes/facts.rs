@@ -129,14 +129,10 @@ impl ProcessReader {
         rows
     }
 
-    /// Returns a runtime that was asked in vain for labels of pods.
-    pub fn silent_runtime(&self) -> Option<SilentRuntime> {
-        self.containers.silent_runtime()
-    }
-
-    /// Returns a runtime that has not answered so far, if only because it was not asked long ago.
-    pub fn unanswered_runtime(&self) -> Option<SilentRuntime> {
-        self.containers.unanswered_runtime()
+    /// Returns a runtime that was asked in vain for labels of pods. `is_over`: an answer that has not come yet will not
+    /// come.
+    pub fn silent_runtime(&self, is_over: bool) -> Option<SilentRuntime> {
+        self.containers.silent_runtime(is_over)
     }
 
     /// Keeps the row of a process if its workload is open; returns the row.
@@ -353,7 +349,7 @@ mod tests {
         });
         let now = Instant::now();
         assert_eq!(reader.take_workloads_at(now), []);
-        assert!(reader.silent_runtime().is_some());
+        assert!(reader.silent_runtime(false).is_some());
         std::fs::remove_file(&socket).unwrap();
         let labels = [("pod-template-hash", "6d4cf56db6")];
         let server = serve_pod(&socket, "web-6d4cf56db6-x2k8p", &labels);
@@ -377,7 +373,7 @@ mod tests {
         expected.sort_by_key(|row| row.pid);
         assert_eq!(found, expected);
         assert_eq!(reader.take_workloads_at(later), [], "once");
-        assert_eq!(reader.unanswered_runtime(), None);
+        assert_eq!(reader.silent_runtime(true), None);
     }
 
     #[test]

@@ -33,8 +33,9 @@ const MOST_BYTES: u32 = 16 << 20;
 /// Sandboxes of an answer: in memory they take as much as the longest answer. An item of two bytes would take 70 times as
 /// much.
 const MOST_ITEMS: usize = MOST_BYTES as usize / size_of::<Item>();
-/// Labels of an answer, for the same reason; each has two texts of at least 16 bytes of the allocator.
-const MOST_LABELS: usize = MOST_BYTES as usize / (size_of::<(String, String)>() + 32);
+/// Labels of an answer, for the same reason; each has two texts, for which the allocator takes 32 bytes at least
+/// (`MINSIZE` of glibc).
+const MOST_LABELS: usize = MOST_BYTES as usize / (size_of::<(String, String)>() + 2 * 32);
 /// Number of the field of a list that has its items.
 const ITEMS: u32 = 1;
 /// Number of the field of an item that has its labels.

@@ -87,14 +87,10 @@ impl ContainerNames {
         self.open.borrow().len() < before
     }
 
-    /// Returns a runtime that was asked in vain for labels of pods.
-    pub fn silent_runtime(&self) -> Option<SilentRuntime> {
-        self.sandboxes.borrow().silent_runtime()
-    }
-
-    /// Returns a runtime that has not answered so far, if only because it was not asked long ago.
-    pub fn unanswered_runtime(&self) -> Option<SilentRuntime> {
-        self.sandboxes.borrow().unanswered_runtime()
+    /// Returns a runtime that was asked in vain for labels of pods. `is_over`: an answer that has not come yet will not
+    /// come.
+    pub fn silent_runtime(&self, is_over: bool) -> Option<SilentRuntime> {
+        self.sandboxes.borrow().silent_runtime(is_over)
     }
 
     /// Returns where a process with these control groups runs; `None`: in no container, or its files cannot be read.

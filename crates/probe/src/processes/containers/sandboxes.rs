@@ -252,25 +252,15 @@ impl Sandboxes {
         }
     }
 
-    /// Returns the first runtime that was asked in vain for sandboxes that are wanted.
-    pub(super) fn silent_runtime(&self) -> Option<SilentRuntime> {
+    /// Returns the first runtime that was asked in vain for sandboxes that are wanted. `is_over`: an answer that has not come
+    /// yet will not come, so that one which is about to be asked counts, too.
+    pub(super) fn silent_runtime(&self, is_over: bool) -> Option<SilentRuntime> {
         let mut sockets = self.sockets.iter().enumerate();
         sockets.find_map(|(number, it)| {
-            let silence = it.silence()?;
+            let silence = it.silence().or(is_over.then_some(Silence::NoAnswer))?;
             self.is_wanted(number).then(|| SilentRuntime {
                 socket: it.path().to_owned(),
                 silence,
-            })
-        })
-    }
-
-    /// Returns the first runtime that has not answered for sandboxes so far, if only because it was not asked long ago.
-    pub(super) fn unanswered_runtime(&self) -> Option<SilentRuntime> {
-        let mut sockets = self.sockets.iter().enumerate();
-        sockets.find_map(|(number, it)| {
-            self.is_wanted(number).then(|| SilentRuntime {
-                socket: it.path().to_owned(),
-                silence: it.silence().unwrap_or(Silence::NoAnswer),
             })
         })
     }
@@ -385,14 +375,14 @@ mod tests {
             for id in &later {
                 assert_eq!(found(&mut sandboxes, id), format!("{BY_NAME}?"));
             }
-            let unanswered = sandboxes.unanswered_runtime().expect("one");
+            let unanswered = sandboxes.silent_runtime(true).expect("one");
             assert_eq!(unanswered.socket, socket);
-            assert_eq!(sandboxes.silent_runtime(), None, "not asked yet");
+            assert_eq!(sandboxes.silent_runtime(false), None, "not asked yet");
             assert!(finish_calls_to(&socket, &later, &mut sandboxes, now));
             for id in &later {
                 assert_eq!(found(&mut sandboxes, id), BY_LABELS, "{id}");
             }
-            assert_eq!(sandboxes.unanswered_runtime(), None);
+            assert_eq!(sandboxes.silent_runtime(true), None);
         }
         assert!(!finish_calls(&mut sandboxes, now), "nothing is open");
     }
@@ -412,7 +402,7 @@ mod tests {
             [found(&mut sandboxes, "a"), found(&mut sandboxes, "b")],
             [&*open; 2]
         );
-        assert_eq!(sandboxes.unanswered_runtime(), None, "it has answered");
+        assert_eq!(sandboxes.silent_runtime(true), None, "it has answered");
         assert!(!finish_calls(&mut sandboxes, now), "not yet");
         let later = now + FIRST_PAUSE;
         assert!(finish_calls_to(&socket, &["a"], &mut sandboxes, later));
@@ -431,7 +421,7 @@ mod tests {
         drop(UnixListener::bind(&socket).expect("bound"));
         let mut sandboxes = Sandboxes::new(root.path(), &[container("a")]);
         assert_eq!(found(&mut sandboxes, "a"), format!("{BY_NAME}?"));
-        let silent = sandboxes.silent_runtime();
+        let silent = sandboxes.silent_runtime(false);
         let text = silent.as_ref().expect("one").to_string();
         assert_eq!(text, format!("{} does not answer", socket.display()));
         let due = sandboxes.sockets[0].due();
@@ -439,12 +429,12 @@ mod tests {
         assert!(!finish_calls(&mut sandboxes, early));
         assert_eq!(sandboxes.sockets[0].due(), due, "not asked");
         assert!(!finish_calls(&mut sandboxes, due));
-        assert_eq!(sandboxes.silent_runtime(), silent);
+        assert_eq!(sandboxes.silent_runtime(false), silent);
         // it begins again
         let due = sandboxes.sockets[0].due();
         assert!(finish_calls_to(&socket, &["a"], &mut sandboxes, due));
         assert_eq!(found(&mut sandboxes, "a"), BY_LABELS);
-        assert_eq!(sandboxes.silent_runtime(), None);
+        assert_eq!(sandboxes.silent_runtime(false), None);
     }
 
     #[test]
@@ -452,7 +442,7 @@ mod tests {
         let (root, socket) = host();
         let mut sandboxes = Sandboxes::new(root.path(), &[container("a")]);
         assert_eq!(found(&mut sandboxes, "a"), format!("{BY_NAME}?"));
-        assert_eq!(sandboxes.unanswered_runtime(), None, "nobody to answer");
+        assert_eq!(sandboxes.silent_runtime(true), None, "nobody to answer");
         let later = sandboxes.next_search;
         assert!(finish_calls_to(&socket, &["a"], &mut sandboxes, later));
         assert_eq!(found(&mut sandboxes, "a"), BY_LABELS);
@@ -470,6 +460,6 @@ mod tests {
         server.join().expect("served");
         assert_eq!(found(&mut sandboxes, "a"), BY_LABELS);
         // silent, but not for a pod
-        assert_eq!(sandboxes.silent_runtime(), None);
+        assert_eq!(sandboxes.silent_runtime(false), None);
     }
 }
