@@ -1,6 +1,7 @@
 """A dataset of a few hosts with all that agents may write: nulls, several rows of a connection, hostile names."""
 
 import random
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,12 @@ HOSTS = [*(f"host-{number:02}" for number in range(11)), f"z{HOSTILE}"]
 BINS = HOUR_NS // BIN_NS
 
 Row = dict[str, Any]
+
+
+@cache
+def _database() -> duckdb.DuckDBPyConnection:
+    """DuckDB takes longer to open than to write a file."""
+    return duckdb.connect()
 
 
 def write(
@@ -37,16 +44,15 @@ def write(
     lists = ", ".join(
         f'unnest(${place}::{kind}[]) AS "{column}"' for place, (column, kind) in enumerate(columns.items(), 1)
     )
-    connection = duckdb.connect()
+    connection = _database()
     connection.execute(
-        f"CREATE TABLE part AS SELECT {lists}", [[row.get(column) for row in rows] for column in columns]
+        f"CREATE OR REPLACE TABLE part AS SELECT {lists}", [[row.get(column) for row in rows] for column in columns]
     )
     ours = host.replace("'", "''")
     connection.execute(
         f"COPY part TO '{path}.tmp' (FORMAT parquet, KV_METADATA "
         f"{{'whylat.schema': '{SCHEMA}', 'whylat.rows': '{len(rows)}', 'whylat.host': '{ours}'}})"
     )
-    connection.close()
     Path(f"{path}.tmp").rename(path)
     return path
 

@@ -125,17 +125,20 @@ class Dataset:
         """Files of the window. Reads names and footers, not rows. Every row of an agent that merges meanwhile is in
         exactly one of the files."""
         selection = Selection()
-        for table in tables:
-            selection.files[table] = self._select(table, window, selection)
+        with duckdb.connect() as connection:
+            for table in tables:
+                selection.files[table] = self._select(connection, table, window, selection)
         return selection
 
-    def _select(self, table: str, window: Window, selection: Selection) -> list[str]:
+    def _select(
+        self, connection: duckdb.DuckDBPyConnection, table: str, window: Window, selection: Selection
+    ) -> list[str]:
         for _ in range(ATTEMPTS):
             part = Selection()
             files = _without_superseded(self._list(table, window, part), part)
             named = len(part.left_out)
             try:
-                kept = _consistent(table, _without_copies(files, part), part)
+                kept = _consistent(connection, table, _without_copies(files, part), part)
             except (duckdb.Error, OSError):
                 if all(file.path.exists() for file in files):
                     raise
@@ -261,14 +264,12 @@ class _Footer:
     """Names and physical types."""
 
 
-def _consistent(table: str, files: Sequence[_File], selection: Selection) -> list[str]:
+def _consistent(
+    connection: duckdb.DuckDBPyConnection, table: str, files: Sequence[_File], selection: Selection
+) -> list[str]:
     by_path = {str(file.path): file for file in files}
-    connection = duckdb.connect()
-    try:
-        footers, reasons = _footers(connection, list(by_path), TIME_COLUMN[table])
-        metadata = _metadata(connection, list(footers))
-    finally:
-        connection.close()
+    footers, reasons = _footers(connection, list(by_path), TIME_COLUMN[table])
+    metadata = _metadata(connection, list(footers))
     now_ns = time.time_ns()
     for path, footer in footers.items():
         wrong = _wrong_metadata(metadata[path], footer, by_path[path].host)
@@ -352,9 +353,8 @@ def _wrong_hour(footer: _Footer, hour: datetime, now_ns: int) -> str | None:
 
 def unreadable(paths: Sequence[str]) -> dict[str, str]:
     """Returns the files with rows that cannot be read, and the reason; it is empty for a file that has vanished."""
-    connection = duckdb.connect()
 
-    def broken(part: Sequence[str]) -> dict[str, str]:
+    def broken(connection: duckdb.DuckDBPyConnection, part: Sequence[str]) -> dict[str, str]:
         try:
             # every column's pages must be decoded
             connection.execute("SELECT COUNT(hash(COLUMNS(*))) FROM read_parquet($1)", [list(part)]).fetchall()
@@ -364,9 +364,9 @@ def unreadable(paths: Sequence[str]) -> dict[str, str]:
                 exists = Path(part[0]).exists()
                 return {part[0]: f"its rows cannot be read ({_short(error)})" if exists else ""}
         half = len(part) // 2
-        return broken(part[:half]) | broken(part[half:])
+        return broken(connection, part[:half]) | broken(connection, part[half:])
 
-    try:
-        return broken(paths) if paths else {}
-    finally:
-        connection.close()
+    if not paths:
+        return {}
+    with duckdb.connect() as connection:
+        return broken(connection, paths)
