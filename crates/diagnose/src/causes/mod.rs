@@ -20,6 +20,7 @@ mod symbol;
 mod tests;
 
 use std::collections::HashMap;
+use std::sync::{Arc, LazyLock};
 
 use table::ActivityKind;
 
@@ -30,11 +31,15 @@ pub use rules::{CategoriesError, CategoryFault};
 /// The categories of whylat itself.
 const BUILT_IN: &str = include_str!("categories.csv");
 
+/// Their rules, read once.
+static BUILT_IN_RULES: LazyLock<Result<Arc<CategoryRules>, CategoriesError>> =
+    LazyLock::new(|| CategoryRules::parse(BUILT_IN).map(Arc::new));
+
 /// The cause of each name. Made once, then asked; see [`CauseCache`] where names come again and again.
 #[derive(Debug, Clone)]
 pub struct Categories {
     /// The user's own, if there are any, then whylat's.
-    layers: Vec<CategoryRules>,
+    layers: Vec<Arc<CategoryRules>>,
 }
 
 impl Categories {
@@ -43,7 +48,7 @@ impl Categories {
     /// # Errors
     /// A line of them is wrong: a test sees to it that none is.
     pub fn built_in() -> Result<Self, CategoriesError> {
-        let layers = vec![CategoryRules::parse(BUILT_IN)?];
+        let layers = vec![BUILT_IN_RULES.clone()?];
         Ok(Self { layers })
     }
 
@@ -53,7 +58,7 @@ impl Categories {
     /// # Errors
     /// The first line that is no rule.
     pub fn with_rules(mut self, csv: &str) -> Result<Self, CategoriesError> {
-        self.layers.insert(0, CategoryRules::parse(csv)?);
+        self.layers.insert(0, Arc::new(CategoryRules::parse(csv)?));
         Ok(self)
     }
 

@@ -1,6 +1,7 @@
 //! Rules in general, and those that come with whylat against the functions of real kernels.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 use proptest::prelude::*;
 use table::ActivityKind;
@@ -25,7 +26,7 @@ fn function(categories: &Categories, name: &str) -> Option<Cause> {
 
 /// Reads rules of a user, without the built-in ones.
 fn own(csv: &str) -> Result<Categories, CategoriesError> {
-    let layers = vec![CategoryRules::parse(csv)?];
+    let layers = vec![Arc::new(CategoryRules::parse(csv)?)];
     Ok(Categories { layers })
 }
 
