@@ -10,6 +10,7 @@ import pty
 import re
 import shutil
 import subprocess
+from concurrent import futures
 
 from crowds import Crowd
 from harness import WHYLAT, Netns, Recorder, FaultRow, Wrong, demand, outcome, promised, scratch
@@ -238,22 +239,30 @@ def _refused(checks, path):
     checks.run("report", path, code=(1,))
 
 
+def _check_name(netns, number, name, with_host):
+    """Records a program with that name, and checks every output. Gives how many there were."""
+    checks = NameChecks(name)
+    with scratch() as place:
+        path = _record(place, netns, number, checks)
+        _reports(checks, path)
+        _files(checks, path, place)
+        if with_host:
+            _host(checks, path, place)
+        _strangers(checks, path)
+        _damage(checks, path, place)
+        _refused(checks, path)
+    return checks.outputs
+
+
 def hostile(options):
-    """Programs with such names are recorded, and every output is checked."""
+    """Programs with such names are recorded, two at a time, and every output is checked."""
     chosen = NAMES if options.whole else NAMES[:7]
-    outputs = 0
-    with scratch() as place, Netns() as netns:
-        for number, name in enumerate(chosen):
-            checks = NameChecks(name)
-            path = _record(place, netns, number, checks)
-            _reports(checks, path)
-            _files(checks, path, place)
-            if options.whole or number == 1:
-                _host(checks, path, place)
-            _strangers(checks, path)
-            _damage(checks, path, place)
-            _refused(checks, path)
-            outputs += checks.outputs
+    with Netns() as netns, futures.ThreadPoolExecutor(2) as names:
+        checked = [
+            names.submit(_check_name, netns, number, name, options.whole or number == 1)
+            for number, name in enumerate(chosen)
+        ]
+        outputs = sum(one.result() for one in checked)
     seen = (
         f"{len(chosen)} names in {outputs} outputs and on stderr: 0 raw control or reordering characters, 0 lines or "
         "scripts of their own; CSV gives each name back"

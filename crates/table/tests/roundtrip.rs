@@ -82,11 +82,11 @@ proptest! {
     }
 }
 
-/// Enough rows for several pages and row groups.
+/// Enough rows for several segments, and for two batches of a reader.
 #[test]
 fn many_rows_of_every_table_are_read_back() {
     macro_rules! every {
-        ($($row:ty),+ $(,)?) => { $(through_all::<$row>(7_919, 30_011);)+ };
+        ($($row:ty),+ $(,)?) => { $(through_all::<$row>(7_919, 17_011);)+ };
     }
     for_each_table!(every);
 }
