@@ -110,9 +110,16 @@ fn is_perf_map(object: &str) -> bool {
 /// Returns whether the frame is in a library of the system.
 fn is_of_system(frame: &Frame) -> bool {
     let object = frame.object.as_deref().unwrap_or_default();
-    let is_library = object.contains(".so");
     let is_there = ["/lib", "/usr/lib"].iter().any(|it| object.starts_with(it));
-    object == "[vdso]" || is_library && is_there
+    object == VDSO || is_library(object) && is_there
+}
+
+/// The kernel's part of a program, which holds functions for it.
+const VDSO: &str = "[vdso]";
+
+/// Returns whether a file is a shared library, not the program itself.
+pub(super) fn is_library(object: &str) -> bool {
+    object == VDSO || object.contains(".so")
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use table::{Caller, Columns};
 use super::glibc::public_name;
 use super::keys::FoldedKey;
 use super::report::{Frame, LockKind, WaitStack};
-use super::sampled::{PYTHON, is_of_language};
+use super::sampled::{PYTHON, is_library, is_of_language};
 
 /// Functions between a thread that waits and the hook that saw it: the scheduler's (`__schedule()` and
 /// its callers, kernel/sched/core.c).
@@ -309,10 +309,12 @@ impl WaitStack {
         library.chain(&outline[inner..]).collect()
     }
 
-    /// Returns the number of innermost frames of one library; 0 if all frames are of one file.
+    /// Returns the number of innermost frames of one library; 0 if all frames are of one file, or if the program itself
+    /// makes the system call.
     fn inner_frame_count(&self) -> usize {
-        let library = self.frames.first().and_then(|frame| frame.object.as_ref());
-        let is_inside = |frame: &&Frame| library.is_some() && frame.object.as_ref() == library;
+        let innermost = self.frames.first().and_then(|it| it.object.as_deref());
+        let library = innermost.filter(|object| is_library(object));
+        let is_inside = |frame: &&Frame| library.is_some() && frame.object.as_deref() == library;
         let inside = self.frames.iter().take_while(is_inside).count();
         if inside == self.frames.len() {
             0

@@ -74,13 +74,22 @@ fn a_stack_of_the_kernel_says_what_a_thread_waits_for() {
 #[test]
 fn inner_frames_of_the_library_are_omitted() {
     let locks = stack(&[
-        ("c", "futex_wait"),
-        ("c", "pthread_mutex_lock"),
+        ("libc.so.6", "futex_wait"),
+        ("libc.so.6", "pthread_mutex_lock"),
         ("p", "push"),
-        ("c", "start"),
+        ("libc.so.6", "start"),
     ]);
     assert_eq!(locks.title(4), "pthread_mutex_lock ← push ← start");
     assert_eq!(locks.lock(), Some(LockKind::Mutex));
+    // a program that makes the system call itself
+    let own = stack(&[
+        ("p", "take"),
+        ("p", "read_all"),
+        ("p", "main"),
+        ("libc.so.6", "start"),
+    ]);
+    assert_eq!(own.title(2), "take ← read_all ← …");
+    assert_eq!(own.outline().len(), 4);
     let alone = stack(&[("p", "inner"), ("p", "outer")]);
     assert_eq!(alone.title(1), "inner ← …");
     assert_eq!(alone.lock(), None);
