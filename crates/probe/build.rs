@@ -1,6 +1,6 @@
 //! Compiles the BPF programs and generates their Rust skeletons, wire types included.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs};
 
@@ -13,6 +13,17 @@ const OBJECTS: [(&str, &str); 4] = [
     ("src/usdt/usdt.bpf.c", "usdt.skel.rs"),
     ("src/nic/nic.bpf.c", "nic.skel.rs"),
 ];
+
+/// Returns the folder of the kernel's headers that each architecture has of its own: Debian has it for this machine's
+/// architecture and for others that it compiles for; elsewhere clang finds it by itself.
+fn find_headers(arch: &str) -> Option<String> {
+    [
+        format!("/usr/include/{arch}-linux-gnu"),
+        format!("/usr/{arch}-linux-gnu/include"),
+    ]
+    .into_iter()
+    .find(|folder| Path::new(folder).is_dir())
+}
 
 /// Returns the newest installed clang: Debian gives each version a name of its own.
 fn find_clang() -> PathBuf {
@@ -36,12 +47,13 @@ fn find_clang() -> PathBuf {
 
 fn main() {
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
-    let arch = match env::var("CARGO_CFG_TARGET_ARCH").as_deref() {
-        Ok("x86_64") => "x86",
-        Ok("aarch64") => "arm64",
-        other => panic!("BPF programs are not written for architecture {other:?} yet"),
+    let target = env::var("CARGO_CFG_TARGET_ARCH").expect("cargo sets the architecture");
+    let arch = match target.as_str() {
+        "x86_64" => "x86",
+        "aarch64" => "arm64",
+        other => panic!("BPF programs are not written for architecture {other} yet"),
     };
-    let multiarch = format!("/usr/include/{}-linux-gnu", env::consts::ARCH);
+    let headers = find_headers(&target).map(|folder| format!("-I{folder}"));
     let clang = find_clang();
     for (source, skeleton) in OBJECTS {
         SkeletonBuilder::new()
@@ -49,13 +61,16 @@ fn main() {
             .clang(&clang)
             // The object stays a file beside: as the source text of an array it has 10 MB, which takes long to format and to compile.
             .reference_obj(true)
-            .clang_args([
-                format!("-D__TARGET_ARCH_{arch}"),
-                "-mcpu=v3".to_owned(),
-                "-Wall".to_owned(),
-                "-Werror".to_owned(),
-                format!("-I{multiarch}"),
-            ])
+            .clang_args(
+                [
+                    "-mcpu=v3",
+                    "-Wall",
+                    "-Werror",
+                    &format!("-D__TARGET_ARCH_{arch}"),
+                ]
+                .into_iter()
+                .chain(headers.as_deref()),
+            )
             .build_and_generate(out.join(skeleton))
             .unwrap_or_else(|error| panic!("{source}: {error:#}"));
     }

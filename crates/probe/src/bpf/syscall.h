@@ -7,6 +7,7 @@
 #define WHYLAT_SYSCALL_H
 
 #include "kernel.h"
+#include "registers.h"
 
 /* Of a thread that is in no call of its own: it was made by the kernel for io_uring. */
 #define NO_SYSCALL 0x7fffffff
@@ -76,14 +77,20 @@ static __always_inline u64 syscall_fifth(struct task_struct *task)
 	return ((struct pt_regs *)bpf_task_pt_regs(task))->r8;
 }
 
-/* Where the program was, its stack, and its frame. */
-static __always_inline void syscall_registers(struct task_struct *task, u64 *ip, u64 *sp, u64 *bp)
+static __always_inline void syscall_registers(struct task_struct *task, struct user_registers *user)
 {
 	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(task);
 
-	*ip = regs->ip;
-	*sp = regs->sp;
-	*bp = regs->bp;
+	user->ip = regs->ip;
+	user->sp = regs->sp;
+	user->fp = regs->bp;
+	user->lr = 0;
+}
+
+/* An address of code, as it lies on a stack. */
+static __always_inline u64 code_address(u64 word)
+{
+	return word;
 }
 
 #elif defined(__TARGET_ARCH_arm64)
@@ -140,14 +147,20 @@ static __always_inline u64 syscall_fifth(struct task_struct *task)
 	return ((struct pt_regs *)bpf_task_pt_regs(task))->regs[4];
 }
 
-/* Where the program was, its stack, and its frame. */
-static __always_inline void syscall_registers(struct task_struct *task, u64 *ip, u64 *sp, u64 *bp)
+static __always_inline void syscall_registers(struct task_struct *task, struct user_registers *user)
 {
 	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(task);
 
-	*ip = regs->pc;
-	*sp = regs->sp;
-	*bp = regs->regs[29];
+	user->ip = regs->pc;
+	user->sp = regs->sp;
+	user->fp = regs->regs[29];
+	user->lr = regs->regs[30];
+}
+
+/* Programs sign return addresses (pointer authentication); the signature is in the bits above the address. */
+static __always_inline u64 code_address(u64 word)
+{
+	return word & ((1ULL << 48) - 1);
 }
 
 #else

@@ -40,7 +40,10 @@ pub(crate) struct ProgramKey {
 pub(crate) struct Registers {
     pub(crate) ip: u64,
     pub(crate) sp: u64,
-    pub(crate) bp: u64,
+    /// Of frame pointers, if the program keeps them.
+    pub(crate) fp: u64,
+    /// Of the innermost return address; 0 where calls put it on the stack.
+    pub(crate) lr: u64,
 }
 
 /// A function of Python, as the kernel side handed it over.

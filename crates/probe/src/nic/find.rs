@@ -121,7 +121,8 @@ fn request(name: &str, data: *mut libc::c_char) -> libc::ifreq {
     let mut ifr_name = [0; libc::IFNAMSIZ];
     // the last byte stays zero
     for (to, from) in ifr_name[..libc::IFNAMSIZ - 1].iter_mut().zip(name.bytes()) {
-        *to = from.cast_signed();
+        // signed or not, as the architecture's C has it
+        *to = libc::c_char::from_ne_bytes([from]);
     }
     libc::ifreq {
         ifr_name,

@@ -53,12 +53,22 @@ impl Probe for PythonCodes {
     }
 
     fn coverage(&self, support: &Support<'_>) -> Vec<Coverage> {
+        let (why, remedy) = if cfg!(target_arch = "x86_64") {
+            (
+                "this kernel does not load the programs that read functions of Python",
+                "run Linux 5.15 or newer",
+            )
+        } else {
+            (
+                "functions of Python are read on x86-64 only",
+                "record on x86-64 to see functions of Python",
+            )
+        };
         let off = Coverage {
             probe: "waits.python".to_owned(),
             state: ProbeState::Off {
-                why: "this kernel does not load the programs that read functions of Python"
-                    .to_owned(),
-                remedy: "run Linux 5.15 or newer, on x86-64".to_owned(),
+                why: why.to_owned(),
+                remedy: remedy.to_owned(),
             },
         };
         let is_off = !support.features.python;

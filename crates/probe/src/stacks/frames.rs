@@ -456,7 +456,8 @@ pub(crate) fn unwind_through(file: File, addresses: Range<u64>, copied: &[u8]) -
         registers: Registers {
             ip: addresses.start + (addresses.end - addresses.start) / 2,
             sp: addresses.end,
-            bp: addresses.end,
+            fp: addresses.end,
+            lr: 0,
         },
         copied: copied.to_owned(),
     };

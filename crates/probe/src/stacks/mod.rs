@@ -154,9 +154,10 @@ fn decode_stack(bytes: &[u8]) -> Option<SeenStack> {
         program: (record.pid != 0).then_some(program),
         addresses: record.addresses.get(..record.frames as usize)?.to_vec(),
         registers: Registers {
-            ip: record.ip,
-            sp: record.sp,
-            bp: record.bp,
+            ip: record.registers.ip,
+            sp: record.registers.sp,
+            fp: record.registers.fp,
+            lr: record.registers.lr,
         },
         codes: record.codes.get(..record.code_count as usize)?.to_vec(),
         copied: record.copied.get(..record.copied_bytes as usize)?.to_vec(),

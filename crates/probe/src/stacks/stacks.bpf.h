@@ -112,7 +112,7 @@ static __always_inline u64 stack_words_hash_of(const struct stack_seen *seen, u6
 	u64 hash = 0;
 
 	for (u32 i = 0; i < words; i++) {
-		u64 word = ((const u64 *)seen->copied)[i];
+		u64 word = code_address(((const u64 *)seen->copied)[i]);
 
 		if (word >= start && word < end)
 			hash = stack_mix(hash, word ^ i);
@@ -137,8 +137,8 @@ static __always_inline u64 stack_code_hash(struct stack_seen *seen, struct task_
 {
 	struct mm_struct *mm = task->mm;
 
-	if (!mm ||
-	    bpf_probe_read_user(seen->copied, STACK_WORDS * sizeof(u64), (const void *)seen->sp))
+	if (!mm || bpf_probe_read_user(seen->copied, STACK_WORDS * sizeof(u64),
+				       (const void *)seen->registers.sp))
 		return 0;
 	return stack_words_hash(seen, mm->start_code, mm->end_code);
 }
@@ -149,7 +149,17 @@ static __always_inline u64 stack_code_hash(struct stack_seen *seen, struct task_
  */
 static __always_inline u64 stack_frame_pointer(const struct stack_seen *seen)
 {
-	return seen->bp - seen->sp < STACK_COPY_BYTES ? seen->bp : 0;
+	const struct user_registers *registers = &seen->registers;
+
+	return registers->fp - registers->sp < STACK_COPY_BYTES ? registers->fp : 0;
+}
+
+/* Adds the return address that is in a register: a function that calls no other does not store it. */
+static __always_inline u64 stack_return_mix(u64 hash, const struct stack_seen *seen)
+{
+	u64 lr = code_address(seen->registers.lr);
+
+	return lr ? stack_mix(hash, lr) : hash;
 }
 
 /* Copies as much of the thread's stack as can be read: its end may be near. */
@@ -157,7 +167,7 @@ static __always_inline u32 stack_copy(struct stack_seen *seen)
 {
 	for (u32 at = 0; at < STACK_COPY_BYTES; at += STACK_BLOCK_BYTES)
 		if (bpf_probe_read_user(&seen->copied[at], STACK_BLOCK_BYTES,
-					(const void *)(seen->sp + at)))
+					(const void *)(seen->registers.sp + at)))
 			return at;
 	return STACK_COPY_BYTES;
 }
@@ -219,10 +229,11 @@ static __always_inline u32 stack_of_program(void *ctx, struct task_struct *task,
 
 	if (!seen)
 		return 0;
-	syscall_registers(task, &seen->ip, &seen->sp, &seen->bp);
-	key.sp = seen->sp;
-	key.hash = stack_mix(stack_mix(stack_code_hash(seen, task), seen->ip),
-			     stack_frame_pointer(seen));
+	syscall_registers(task, &seen->registers);
+	key.sp = seen->registers.sp;
+	key.hash = stack_mix(stack_code_hash(seen, task), seen->registers.ip);
+	key.hash = stack_mix(key.hash, stack_frame_pointer(seen));
+	key.hash = stack_return_mix(key.hash, seen);
 	python_read(task, seen, last);
 	if (seen->code_count)
 		key.hash = stack_mix(key.hash, stack_codes_hash(seen));
@@ -268,11 +279,13 @@ static __always_inline u32 stack_of_sample(void *ctx, struct task_struct *task,
 	*ip = 0;
 	if (!seen || !mm)
 		return 0;
-	syscall_registers(task, &seen->ip, &seen->sp, &seen->bp);
-	*ip = seen->ip;
-	key.sp = seen->sp;
-	if (!bpf_probe_read_user(seen->copied, SAMPLE_WORDS * sizeof(u64), (const void *)seen->sp))
+	syscall_registers(task, &seen->registers);
+	*ip = seen->registers.ip;
+	key.sp = seen->registers.sp;
+	if (!bpf_probe_read_user(seen->copied, SAMPLE_WORDS * sizeof(u64),
+				 (const void *)seen->registers.sp))
 		key.hash = sample_words_hash(seen, mm->start_code, mm->end_code);
+	key.hash = stack_return_mix(key.hash, seen);
 	bytes = bpf_get_stack(ctx, seen->addresses, sizeof(seen->addresses), BPF_F_USER_STACK);
 	seen->frames = bytes > 0 ? (u32)bytes / sizeof(u64) : 0;
 	if (seen->frames >= SAMPLE_CHAIN_LEAST) {

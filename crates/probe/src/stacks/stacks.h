@@ -5,6 +5,7 @@
 
 #include <linux/types.h>
 
+#include "../bpf/registers.h"
 #include "../python/python.h"
 
 #define STACK_FRAMES 64
@@ -19,12 +20,10 @@ struct stack_seen {
 	__u32 frames;
 	__u32 copied_bytes;
 	__u32 code_count;
-	__u64 ip; /* registers with which it entered the kernel */
-	__u64 sp;
-	__u64 bp;
-	__u64 addresses[STACK_FRAMES]; /* innermost first, as the frame pointers show */
-	__u64 codes[PYTHON_FRAMES];    /* code objects of Python, innermost first */
-	__u8 copied[STACK_COPY_BYTES]; /* what lies at `sp` */
+	struct user_registers registers; /* with which it entered the kernel */
+	__u64 addresses[STACK_FRAMES];	 /* innermost first, as the frame pointers show */
+	__u64 codes[PYTHON_FRAMES];	 /* code objects of Python, innermost first */
+	__u8 copied[STACK_COPY_BYTES];	 /* what lies at `sp` */
 };
 
 #endif

@@ -90,7 +90,7 @@ impl ProgramUnwinder {
         };
         let unwound = Unwound { addresses, caller };
         if caller == Caller::Unknown {
-            return unwound.follow_frame_pointers(stack, registers.bp(), is_code);
+            return unwound.follow_frame_pointers(stack, frame_pointer(&registers), is_code);
         }
         unwound
     }
@@ -110,7 +110,7 @@ impl Unwound {
     fn follow_frame_pointers(
         mut self,
         stack: &SeenStack,
-        bp: u64,
+        fp: u64,
         is_code: impl Fn(u64) -> bool,
     ) -> Self {
         let chain = &stack.addresses;
@@ -119,7 +119,7 @@ impl Unwound {
             .iter()
             .rev()
             .find_map(|it| chain.iter().rposition(|of| of == it));
-        let from = if bp == stack.registers.bp {
+        let from = if fp == stack.registers.fp {
             Some(0)
         } else {
             joint
@@ -165,11 +165,23 @@ fn word_at(stack: &SeenStack, at: u64) -> Option<u64> {
 
 #[cfg(target_arch = "x86_64")]
 fn native(registers: Registers) -> UnwindRegsNative {
-    UnwindRegsNative::new(registers.ip, registers.sp, registers.bp)
+    UnwindRegsNative::new(registers.ip, registers.sp, registers.fp)
 }
 
-/// Converts registers for the unwinder, without the link register: the function of a system call has saved it.
+#[cfg(target_arch = "x86_64")]
+fn frame_pointer(registers: &UnwindRegsNative) -> u64 {
+    registers.bp()
+}
+
+/// Converts registers for the unwinder, which takes signatures (pointer authentication) from return addresses: programs
+/// have addresses of 48 bits unless they ask for others (`Documentation/arch/arm64/memory.rst` of Linux).
 #[cfg(target_arch = "aarch64")]
 fn native(registers: Registers) -> UnwindRegsNative {
-    UnwindRegsNative::new(registers.ip, registers.sp, registers.bp)
+    let mask = framehop::aarch64::PtrAuthMask::from_max_known_address((1 << 48) - 1);
+    UnwindRegsNative::new_with_ptr_auth_mask(mask, registers.lr, registers.sp, registers.fp)
+}
+
+#[cfg(target_arch = "aarch64")]
+fn frame_pointer(registers: &UnwindRegsNative) -> u64 {
+    registers.fp()
 }

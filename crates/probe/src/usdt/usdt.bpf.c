@@ -6,6 +6,7 @@
  * hooks. One program serves all probes; the cookie says which one fired.
  */
 #include <linux/ptrace.h>
+#include <linux/bpf_perf_event.h>
 #include "../bpf/kernel.h"
 #define TASKS_OF_ANOTHER
 #include "../bpf/select.h"
@@ -46,10 +47,13 @@ struct {
 	__type(value, struct usdt_count);
 } usdt_counts SEC(".maps");
 
-/* Verified by itself: in the loop, the ways through it would multiply, and be too many for Linux 6.1. */
-__noinline int usdt_argument(struct pt_regs *ctx __arg_ctx, u64 number, long *value)
+/*
+ * Verified by itself: in the loop, the ways through it would multiply, and be too many for Linux 6.1. By the name of its type
+ * the verifier takes the first argument for the context, on every architecture.
+ */
+__noinline int usdt_argument(bpf_user_pt_regs_t *ctx, u64 number, long *value)
 {
-	return value ? bpf_usdt_arg(ctx, number, value) : -1;
+	return value ? bpf_usdt_arg((struct pt_regs *)ctx, number, value) : -1;
 }
 
 static __always_inline void usdt_read(struct pt_regs *ctx, struct usdt_record *record)
@@ -59,7 +63,7 @@ static __always_inline void usdt_read(struct pt_regs *ctx, struct usdt_record *r
 
 		if (i >= record->count)
 			break;
-		if (usdt_argument(ctx, i, &value))
+		if (usdt_argument((bpf_user_pt_regs_t *)ctx, i, &value))
 			record->unread |= 1 << i;
 		record->values[i] = value;
 	}
