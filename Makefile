@@ -13,7 +13,7 @@ TESTS   := --lib --bins --tests
 # Cargo takes what was compiled without this wrapper for the same.
 export RUSTC_WRAPPER ?= $(CURDIR)/scripts/compile-test
 
-.PHONY: demo test compile-tests test-packages replay accuracy delayed-acks kernels faults faults-quick fuzz packages package-check \
+.PHONY: demo test compile-tests test-packages replay accuracy delayed-acks kernels faults faults-quick fuzz packages packages-arm64 package-check \
 	bench build agent-s3 otlp-collector agent-kills viewer viewer-check viewer-faults viewer-bench fmt lint words imports features setup setup-test \
 	setup-captures check-tools unit kernel kernel-pairs run-kernel-pairs kernel-alone golden perfetto-check fleet-check chart fleet-engines fleet-live clean
 
@@ -174,17 +174,20 @@ MINUTES ?= 60
 agent-kills: setup-test build fleet/.venv/dev
 	fleet/.venv/bin/python tests/faults/agent_kills.py --minutes $(MINUTES) --output docs/reliability.md
 
-# The release binary on four of Debian's kernels, and on one with network adapters, in emulated guests: ten
-# minutes at most. Needs qemu; fetches the kernels, and a qemu that has such adapters, by this machine's own apt when it is
-# first run.
+# The release binary on four of Debian's kernels, on one with network adapters, and, compiled for it, on one for AArch64, in
+# emulated guests: ten minutes at most. Needs qemu; fetches the kernels, and a qemu that has such adapters, by this machine's
+# own apt when it is first run.
 kernels: setup-test build
 	$(cargo) build $(PROFILE) --workspace --example causes
-	python3 tests/guests/run.py --output docs/kernels.md
+	arm64=$$(scripts/cross packaging/program) && python3 tests/guests/run.py --arm64 "$$arm64" --output docs/kernels.md
 
 # What is given to users: .deb, .rpm and an archive, in target/packages; and whether they install and work where
-# nothing else is, as root: makes a fresh Debian when it is first run.
+# nothing else is, as root: makes a fresh Debian when it is first run. packages-arm64 makes those for AArch64.
 packages: setup
 	packaging/build target/packages
+
+packages-arm64: setup
+	scripts/cross packaging/build target/packages-arm64
 
 package-check: packages
 	packaging/check target/packages

@@ -39,20 +39,22 @@ def main():
     parser.add_argument("--whylat", type=pathlib.Path, default=ROOT / "target/release/whylat")
     options = parser.parse_args()
     options.output.mkdir(parents=True, exist_ok=True)
-    for name in images.RELEASES:
+    for name, kernel in images.KERNELS.items():
         image = images.cached(name)
-        if image is None:
-            print(f"{name}: skipped, no kernel in {images.cache()}: `make kernels` fetches it")
+        if image is None or kernel.machine is not images.X86:
+            print(f"{name}: skipped, no kernel for this machine in {images.cache()}: `make kernels` fetches it")
             continue
-        save(options.output / name, kernel(image, options.whylat))
-        save(options.output / f"{name}.modules", modules(image[0]))
+        folder, _ = image
+        save(options.output / name, symbols(folder, options.whylat))
+        save(options.output / f"{name}.modules", modules(folder))
     for number, folder in enumerate(options.modules):
         save(options.output / f"{number}.modules", modules(folder))
 
 
-def kernel(image, whylat):
+def symbols(folder, whylat):
     """The symbols of a kernel that runs."""
-    results, _ = guest.run(image, whylat, "check symbols cat /proc/kallsyms", LONGEST)
+    machine = guest.Guest(images.X86, folder, images.OwnPrograms(), None)
+    results, _ = guest.run(machine, whylat, "check symbols cat /proc/kallsyms", LONGEST)
     return results.get("symbols.out", "")
 
 

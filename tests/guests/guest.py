@@ -1,5 +1,6 @@
 """A machine that runs one kernel and the release binary of whylat, and nothing else."""
 
+import dataclasses
 import io
 import lzma
 import os
@@ -9,6 +10,8 @@ import shutil
 import subprocess
 import tarfile
 import tempfile
+
+from machines import Machine, OwnPrograms, UnpackedPrograms
 
 HERE = pathlib.Path(__file__).parent
 
@@ -24,9 +27,9 @@ PROGRAMS = ["ip", "tc"]
 BUILT_BESIDE = ["libwhylat_itt.so", "examples/causes"]
 
 # Programs in C that checks run, built for the guest.
-SOURCES = [HERE.parent / "replay/programs/slow_messages.c", HERE / "odd_sockets.c"]
-# What programs of tests share: testbed.h.
-SHARED = HERE.parent.parent / "crates/testbed/src"
+SOURCES = [HERE.parent / "replay/programs/slow_messages.c", HERE / "odd_sockets.c", HERE / "call_chain.c"]
+# What programs of tests share, testbed.h, and what programs of users include, whylat.h.
+HEADERS = [HERE.parents[1] / "crates/testbed/src", HERE.parents[1] / "include"]
 
 # Megabytes of memory: the archive is there twice while it is unpacked.
 MEMORY_MB = 1024
@@ -35,41 +38,53 @@ MEMORY_MB = 1024
 UP, BOOTS_MOST = "the guest is up", 3
 
 
-def missing():
+def missing(machines):
     """Returns the programs that this machine does not have to run guests, each with its package."""
-    needed = {"qemu-system-x86_64": "qemu-system-x86", "busybox": "busybox-static", "ip": "iproute2", "tc": "iproute2"}
+    needed = {machine.emulator: machine.package for machine in machines}
+    needed |= {"busybox": "busybox-static", "ip": "iproute2", "tc": "iproute2"}
     return {tool: package for tool, package in needed.items() if not shutil.which(tool)}
 
 
-def run(image, adapters, binary, checks, longest_s):
-    """Boots a kernel, has it run `checks` (lines of shell for `init`); gives each result's text by
-    its name, and the output of the console. With `adapters`, a folder of what they need, the machine
-    has two."""
-    folder, _ = image
+@dataclasses.dataclass(frozen=True)
+class Guest:
+    """The parts of a guest."""
+
+    machine: Machine
+    kernel: pathlib.Path
+    """Folder of the unpacked kernel."""
+    programs: OwnPrograms | UnpackedPrograms
+    adapters: pathlib.Path | None
+    """Folder of what two network adapters need that are connected with each other; `None`: it has none."""
+
+
+def run(guest, binary, checks, longest_s):
+    """Boots a guest, has it run `checks` (lines of shell for `init`); gives each result's text by
+    its name, and the output of the console."""
     with tempfile.TemporaryDirectory() as scratch:
         scratch = pathlib.Path(scratch)
         archive = scratch / "initramfs"
-        built = [build(source, scratch) for source in SOURCES]
-        archive.write_bytes(initramfs(folder, adapters, [binary, *built], checks))
+        built = [build(guest.machine, source, scratch) for source in SOURCES]
+        archive.write_bytes(initramfs(guest, [binary, *built], checks))
         for _ in range(BOOTS_MOST):
-            results, console = boot(emulator(adapters), vmlinuz(folder), archive, scratch, longest_s)
+            results, console = boot(guest, archive, scratch, longest_s)
             if UP in console:
                 break
         return results, console
 
 
-def build(source, scratch):
+def build(machine, source, scratch):
     """Compiles a program; gives its path."""
     program = scratch / source.stem
-    subprocess.run(["cc", "-O2", "-pthread", f"-I{SHARED}", "-o", program, source], check=True)
+    headers = [f"-I{folder}" for folder in HEADERS]
+    subprocess.run([*machine.compiler, "-O2", "-pthread", *headers, "-o", program, source], check=True)
     return program
 
 
-def emulator(adapters):
+def emulator(machine, adapters):
     """The command for a machine without network adapters, or with two that are connected with each other: that
     is another Debian's qemu, which is run by that one's libraries."""
     if not adapters:
-        return ["qemu-system-x86_64", "-net", "none"]
+        return [machine.emulator, "-net", "none"]
     libraries = adapters / "usr/lib/x86_64-linux-gnu"
     command = [libraries / "ld-linux-x86-64.so.2", "--library-path", libraries]
     command += [adapters / "usr/bin/qemu-system-x86_64"]
@@ -82,15 +97,15 @@ def emulator(adapters):
     return command
 
 
-def boot(emulator, kernel, archive, scratch, longest_s):
+def boot(guest, archive, scratch, longest_s):
     """Runs a guest to its end; gives its results and its console."""
-    console, results = scratch / "console", scratch / "results"
-    command = [*emulator]
-    command += ["-machine", "q35,accel=tcg", "-cpu", "max", "-smp", "1", "-m", str(MEMORY_MB)]
-    command += ["-kernel", kernel, "-initrd", archive]
-    command += ["-append", "console=ttyS0 quiet panic=-1", "-no-reboot", "-nodefaults"]
-    command += ["-nographic", "-monitor", "none"]
-    command += ["-serial", f"file:{console}", "-serial", f"file:{results}"]
+    machine, console, results = guest.machine, scratch / "console", scratch / "results"
+    command = [*emulator(machine, guest.adapters), *machine.kind, "-smp", "1", "-m", str(MEMORY_MB)]
+    command += ["-kernel", vmlinuz(guest.kernel), "-initrd", archive]
+    # `init` finds the device for its results in its environment
+    command += ["-append", f"console={machine.console} results=/dev/{machine.results} quiet panic=-1"]
+    command += ["-no-reboot", "-nodefaults", "-nographic", "-monitor", "none", "-serial", f"file:{console}"]
+    command += [option.format(results) for option in machine.results_port]
     try:
         subprocess.run(command, timeout=longest_s, capture_output=True, check=False)
     except subprocess.TimeoutExpired:
@@ -115,30 +130,24 @@ def unpacked(path):
         }
 
 
-def initramfs(folder, adapters, binaries, checks):
+def initramfs(guest, binaries, checks):
     """The guest's whole file system, as an archive that the kernel unpacks."""
     files = {
         "init": (HERE / "init").read_bytes(),
         "checks": checks.encode(),
-        "bin/busybox": pathlib.Path(shutil.which("busybox")).read_bytes(),
+        "bin/busybox": guest.programs.find("busybox").read_bytes(),
     }
     beside = [pathlib.Path(binaries[0]).parent / name for name in BUILT_BESIDE]
-    programs = [*binaries, *(shutil.which(name) for name in PROGRAMS)]
-    programs += [adapters / "usr/sbin/hwstamp_ctl"] if adapters else []
+    programs = [*binaries, *(guest.programs.find(name) for name in PROGRAMS)]
+    programs += [guest.adapters / "usr/sbin/hwstamp_ctl"] if guest.adapters else []
     for program in programs + [path for path in beside if path.exists()]:
         path = pathlib.Path(program)
         files[f"usr/bin/{path.name}"] = path.read_bytes()
-        for library in libraries(path):
-            files[library.lstrip("/")] = pathlib.Path(library).read_bytes()
-    for number, (name, content) in enumerate(modules(folder)):
+        for place, library in guest.programs.libraries(path):
+            files[place.lstrip("/")] = library.read_bytes()
+    for number, (name, content) in enumerate(modules(guest.kernel)):
         files[f"modules/{number:02}-{name}.ko"] = content
     return cpio(files)
-
-
-def libraries(program):
-    """The shared libraries of a program, its loader among them."""
-    output = subprocess.run(["ldd", program], text=True, capture_output=True, check=True).stdout
-    return re.findall(r"(/\S+) \(0x", output)
 
 
 def modules(folder):

@@ -7,15 +7,16 @@ HEAD = """# Kernels
 whylat asks each kernel what it has, and loads what it lets load. A probe is on, uses another method, or is off. The
 kernel's functions decide this, never its version. `whylat doctor` says which; every recording says it, too.
 
-This is its output on Debian's kernels for virtual machines. There, `make kernels` also recorded three cases at every
-detail. A client stalls on Nagle's algorithm. A path drops everything for a second. Loopback does so for two. The
+This is its output on Debian's kernels for virtual machines, of x86-64 and of AArch64. There, `make kernels` also
+recorded three cases at every detail. A client stalls on Nagle's algorithm. A path drops everything for a second. Loopback does so for two. The
 counts had to be exact, and the causes found. Polls do not show the cause of these stalls: detail `stats` had to say
 so, and what would show it. Where programs do not load (5.10), every report had to name each missing probe, why, and
 the fix. Counts that need programs had to be absent. The kernel itself counts segments that were retransmitted on
 loopback. The report had to say that a timer may have sent them, and what would show it.
 
 On a path with a delay by netem, round trips had to be as long. The number of calls had to be that of a kprobe.
-Functions that the kernel's own tracer (function_graph) saw had to be the causes of the messages that they delayed.
+A thread that reaches one system call in two ways had to have two stacks, with the functions of each. Functions that the
+kernel's own tracer (function_graph) saw had to be the causes of the messages that they delayed.
 `make kernels` does all this in emulated guests and writes this page. In one more guest, with network adapters that
 have timestamps, it checks the timestamps of messages (`messages.nic`, docs/messages.md).
 

@@ -39,6 +39,8 @@ swallowed stats
 emulated
 for kind in tls smc; do odd_sockets $kind; done
 for kind in udp udp6 unix seqpacket; do other_sockets $kind; done
+stacks
+markers
 qdisc_drops netem loss 50%
 qdisc_drops fq flow_limit 3 maxrate 8kbit
 for trace in functions events; do trace $trace; done
@@ -49,23 +51,23 @@ categorise
 
 def main():
     options = arguments()
-    missing = guest.missing()
+    chosen = [name for name in options.kernel or images.KERNELS if program(name, options)]
+    missing = guest.missing({images.KERNELS[name].machine for name in chosen})
     if missing:
         sys.exit(
             f"error: guests need what is not installed: {', '.join(missing)}\n"
             f"hint: apt-get install --no-install-recommends {' '.join(missing.values())}"
         )
     guests = []
-    for name in options.kernel or images.KERNELS:
+    for name in chosen:
         try:
-            image = images.cached(name) if options.cached else images.fetch(name)
-            adapters = images.adapters(options.cached) if name in WITH_ADAPTERS else None
+            made = make(name, options.cached)
         except images.Missing as missing:
             sys.exit(f"error: cannot get kernel {name}: missing: {missing}")
-        if image is None or (name in WITH_ADAPTERS and adapters is None):
+        if made is None:
             print(f"{name}: skipped, no kernel in {images.cache()}: `make kernels` fetches it")
             continue
-        guests.append((name, image, adapters))
+        guests.append((name, *made))
     started = time.monotonic()
     with concurrent.futures.ThreadPoolExecutor(len(os.sched_getaffinity(0))) as at_a_time:
         results = list(at_a_time.map(lambda it: run(*it, options), guests))
@@ -74,6 +76,23 @@ def main():
     if options.output:
         failed += not write(options.output, [column for column in columns if column])
     sys.exit(1 if failed else 0)
+
+
+def program(name, options):
+    """The program for a kernel's machine, or None."""
+    return options.whylat if images.KERNELS[name].machine is images.X86 else options.arm64
+
+
+def make(name, only_cached):
+    """A kernel's version and the guest that runs it; or None, if something is not there and must not be fetched."""
+    machine = images.KERNELS[name].machine
+    image = images.cached(name) if only_cached else images.fetch(name)
+    programs = images.programs(machine, only_cached)
+    adapters = images.adapters(only_cached) if name in WITH_ADAPTERS else None
+    if image is None or programs is None or (name in WITH_ADAPTERS and adapters is None):
+        return None
+    folder, version = image
+    return version, guest.Guest(machine, folder, programs, adapters)
 
 
 def in_time(took_s, loaded):
@@ -99,6 +118,7 @@ def arguments():
     parser = argparse.ArgumentParser(description=__doc__)
     root = pathlib.Path(__file__).parents[2]
     parser.add_argument("--whylat", type=pathlib.Path, default=root / "target/release/whylat")
+    parser.add_argument("--arm64", type=pathlib.Path, help="the program for AArch64; without it, its guests are left out")
     parser.add_argument("--output", type=pathlib.Path)
     parser.add_argument("--kernel", action="append", choices=images.KERNELS)
     parser.add_argument("--cached", action="store_true", help="only kernels that are there already")
@@ -110,24 +130,24 @@ def arguments():
     return parser.parse_args()
 
 
-def run(name, image, adapters, options):
+def run(name, version, machine, options):
     """How many checks of a kernel fail, and the page's column for it."""
     started = time.monotonic()
-    checks = options.checks or (ADAPTERS if adapters else CHECKS)
-    results, console = guest.run(image, adapters, options.whylat, checks, LONGEST)
+    checks = options.checks or (ADAPTERS if machine.adapters else CHECKS)
+    results, console = guest.run(machine, program(name, options), checks, LONGEST)
     took_s = time.monotonic() - started
     failed = 0
     if not results:
-        print(f"{image[1]:32} FAILED: the guest did not come to its end")
+        print(f"{version:36} FAILED: the guest did not come to its end")
         failed += 1
     for check, why in verdicts.judge(results, name in TOO_OLD) if results else []:
         failed += why is not None
-        print(f"{image[1]:32} {check:24} {'ok' if why is None else 'FAILED: ' + why}", flush=True)
+        print(f"{version:36} {check:24} {'ok' if why is None else 'FAILED: ' + why}", flush=True)
     for figure in verdicts.figures(results):
-        print(f"{image[1]:32} {figure}", flush=True)
-    print(f"{image[1]:32} took {took_s:.0f} s", flush=True)
+        print(f"{version:36} {figure}", flush=True)
+    print(f"{version:36} took {took_s:.0f} s", flush=True)
     if failed or options.keep:
-        print(f"{image[1]:32} all its output is in {keep(name, results, console)}", flush=True)
+        print(f"{version:36} all its output is in {keep(name, results, console)}", flush=True)
     try:
         return failed, (json.loads(results["doctor.out"])["kernel"], verdicts.coverage(results))
     except (KeyError, json.JSONDecodeError):

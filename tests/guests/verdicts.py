@@ -9,8 +9,8 @@ import re
 # agree with another timer, and no longer trust it.
 NOT_OF_THE_KERNEL = {"itt", "clock.perf", "clock.ptp", "messages.nic"}
 
-# Probes at hooks that only newer kernels have: they may be off if that is the remedy.
-OF_NEWER_KERNELS = {"drops.icmp"}
+# Probes that may be off if the remedy says so: at hooks that only newer kernels have, and written for one architecture.
+OF_SOME_KERNELS = {"drops.icmp": "newer", "waits.python": "on x86-64"}
 
 # Exit code of whylat when records were lost: a check of its own.
 RECORDS_LOST = 3
@@ -79,6 +79,9 @@ EMULATED_RTT_US = 2 * 20_000
 # How many of the messages that an adapter sends it must stamp.
 STAMPED_LEAST, MESSAGES_LEAST = 0.9, 97
 
+# How often `call_chain` waits in each of its two chains of functions, innermost first, in `stacks`.
+CHAINS, CHAIN_WAITS = (("take", "first", "main"), ("take", "second", "main")), 17
+
 # How much of the functions' own time must have a cause.
 CATEGORISED_LEAST = 0.95
 
@@ -115,6 +118,8 @@ def judge(results, without_bpf):
     checks += [(f"odd_sockets.{kind}", lambda k=kind: odd_sockets(results, k, without_bpf)) for kind in odd]
     other = [kind for kind in OTHER_KINDS if f"other.{kind}.run.code" in results]
     checks += [(f"other_sockets.{kind}", lambda k=kind: other_sockets(results, k, without_bpf)) for kind in other]
+    checks += [("stacks", lambda: stacks(results, without_bpf))] * ("stacks.run.code" in results)
+    checks += [("markers", lambda: markers(results, without_bpf))] * ("markers.run.code" in results)
     qdiscs = [kind for kind in QDISCS if f"qdisc.{kind}.run.code" in results]
     checks += [(f"qdisc_drops.{kind}", lambda k=kind: qdisc_drops(results, k, without_bpf)) for kind in qdiscs]
     traces = [name.split(".")[1] for name in results if re.fullmatch(r"trace\.\w+\.import\.code", name)]
@@ -159,7 +164,7 @@ def doctor(results, without_bpf):
         remedies = {probes[name]["remedy"] for name in off}
         demand(all("newer" in remedy for remedy in remedies), f"odd remedies: {remedies}")
     else:
-        off -= {name for name in OF_NEWER_KERNELS & off if "newer" in probes[name]["remedy"]}
+        off -= {name for name, remedy in OF_SOME_KERNELS.items() if name in off and remedy in probes[name]["remedy"]}
         demand(not off, "; ".join(f"{name} is off: {probes[name]['why']}" for name in off))
 
 
@@ -339,6 +344,42 @@ def other_sockets(results, kind, without_bpf):
     for is_send in ("true", "false"):
         seen = sum(row["is_send"] == is_send and row["result"] == str(ODD_BYTES) for row in rows)
         demand(near(seen, 2 * ROUNDS, lost), f"{seen} calls with is_send {is_send}, not {2 * ROUNDS}")
+
+
+def stacks(results, without_bpf):
+    """The waits of each chain of functions are of one stack, and its frames are those functions."""
+    for step in ("run", "validate") if without_bpf else ("run", "validate", "report"):
+        output = results[f"stacks.{step}.err"].strip().splitlines()
+        demand(int(results[f"stacks.{step}.code"]) in (0, RECORDS_LOST), f"{step}: {output[-1:]}")
+    if without_bpf:
+        return
+    report = json.loads(results["stacks.report.out"])
+    demand(not report["problems"], f"problems: {report['problems']}")
+    lost = losses(report).get("waits", 0)
+    for chain in CHAINS:
+        seen = [group["count"] for group in report["groups"] if functions(group)[: len(chain)] == chain]
+        there = ", ".join(" < ".join(map(str, functions(group))) for group in report["groups"])
+        demand(len(seen) == 1, f"{len(seen)} stacks begin with {' < '.join(chain)}: {there}")
+        demand(near(seen[0], CHAIN_WAITS, lost), f"{seen[0]} waits in {' < '.join(chain)}, not {CHAIN_WAITS}")
+
+
+def markers(results, without_bpf):
+    """Each value and each task that the program reported is a row."""
+    for step in ("run", "validate"):
+        output = results[f"markers.{step}.err"].strip().splitlines()
+        demand(int(results[f"markers.{step}.code"]) in (0, RECORDS_LOST), f"{step}: {output[-1:]}")
+    if without_bpf:
+        return
+    values = [int(row["value_s64"]) for row in csv.DictReader(results["markers.counters.out"].splitlines())]
+    demand(values == list(range(CHAIN_WAITS)), f"values {values}, not 0 to {CHAIN_WAITS - 1}")
+    tasks = list(csv.DictReader(results["markers.tasks.out"].splitlines()))
+    ended = [row for row in tasks if int(row["end_ns"]) > int(row["begin_ns"])]
+    demand(len(ended) == len(tasks) == CHAIN_WAITS, f"{len(ended)} of {len(tasks)} tasks end, not {CHAIN_WAITS}: {tasks[:2]}")
+
+
+def functions(group):
+    """Names of the functions of a group's stack, innermost first."""
+    return tuple(frame["function"] for frame in group["stack"]["frames"])
 
 
 def qdisc_drops(results, kind, without_bpf):

@@ -1,0 +1,73 @@
+/* A thread that waits in a chain of functions: main() calls first() or second(), and both call take(). That calls no other
+ * function, so that on AArch64 it does not store its return address. The argument is how many times it waits in each chain; each time, another
+ * process writes a byte 20 ms later. Markers report the number of the round, and a task for each. */
+#include "whylat.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define PAUSE_US 20000
+
+static char byte;
+
+/* read(2) within the function itself. */
+__attribute__((noinline)) static long take(long fd)
+{
+#if defined(__x86_64__)
+	long result;
+
+	__asm__ volatile("syscall"
+			 : "=a"(result)
+			 : "a"(SYS_read), "D"(fd), "S"(&byte), "d"(1L)
+			 : "rcx", "r11", "memory");
+	return result;
+#elif defined(__aarch64__)
+	register long number __asm__("x8") = SYS_read;
+	register long result __asm__("x0") = fd;
+	register char *into __asm__("x1") = &byte;
+	register long length __asm__("x2") = 1;
+
+	__asm__ volatile("svc 0" : "+r"(result) : "r"(number), "r"(into), "r"(length) : "memory");
+	return result;
+#endif
+}
+
+/* Their results are used, so that neither call is the last thing that the function does. */
+__attribute__((noinline)) static long first(long fd)
+{
+	return take(fd) + byte;
+}
+
+__attribute__((noinline)) static long second(long fd)
+{
+	return take(fd) - byte;
+}
+
+int main(int argc, char **argv)
+{
+	int rounds = argc > 1 ? atoi(argv[1]) : 1, ends[2];
+	long sum = 0;
+	pid_t writer;
+
+	if (pipe(ends) || (writer = fork()) < 0)
+		return 1;
+	if (!writer) {
+		for (int i = 0; i < 2 * rounds; i++) {
+			usleep(PAUSE_US);
+			if (write(ends[1], "1", 1) != 1)
+				return 1;
+		}
+		return 0;
+	}
+	for (int i = 0; i < rounds; i++) {
+		WHYLAT_TASK_BEGIN(both);
+		WHYLAT_COUNTER(round, i);
+		sum += first(ends[0]) + second(ends[0]);
+		WHYLAT_TASK_END(both);
+	}
+	printf("%ld\n", sum);
+	return waitpid(writer, NULL, 0) != writer || sum != 2L * rounds;
+}
