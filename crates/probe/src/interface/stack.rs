@@ -43,6 +43,10 @@ pub(crate) struct Registers {
     /// Of frame pointers, if the program keeps them.
     pub(crate) fp: u64,
     /// Of the innermost return address; 0 where calls put it on the stack.
+    #[cfg_attr(
+        not(target_arch = "aarch64"),
+        expect(dead_code, reason = "it is 0 there")
+    )]
     pub(crate) lr: u64,
 }
 
