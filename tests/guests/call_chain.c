@@ -1,6 +1,6 @@
 /* A thread that waits in a chain of functions: main() calls first() or second(), and both call take(). That calls no other
  * function, so that on AArch64 it does not store its return address. The argument is how many times it waits in each chain; each time, another
- * process writes a byte 20 ms later. Markers report the number of the round, and a task for each. */
+ * process writes a byte 20 ms after the thread is blocked. Markers report the number of the round, and a task for each. */
 #include "whylat.h"
 
 #include <stdio.h>
@@ -9,7 +9,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+/* How long it waits, and the time between two looks at it. */
 #define PAUSE_US 20000
+#define LOOK_US 1000
 
 static char byte;
 
@@ -46,6 +48,20 @@ __attribute__((noinline)) static long second(long fd)
 	return take(fd) - byte;
 }
 
+/* Whether a process sleeps until it is woken: proc_pid_stat(5), after the name in brackets. */
+static int is_blocked(pid_t pid)
+{
+	char path[64], state = 0;
+	FILE *file;
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", pid);
+	file = fopen(path, "r");
+	if (!file || fscanf(file, "%*d (%*[^)]) %c", &state) != 1)
+		exit(1);
+	fclose(file);
+	return state == 'S';
+}
+
 int main(int argc, char **argv)
 {
 	int rounds = argc > 1 ? atoi(argv[1]) : 1, ends[2];
@@ -56,6 +72,8 @@ int main(int argc, char **argv)
 		return 1;
 	if (!writer) {
 		for (int i = 0; i < 2 * rounds; i++) {
+			while (!is_blocked(getppid()))
+				usleep(LOOK_US);
 			usleep(PAUSE_US);
 			if (write(ends[1], "1", 1) != 1)
 				return 1;

@@ -9,7 +9,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "scripts"))
 
 import debian  # noqa: E402
 from debian import Apt, Missing  # noqa: E402
-from machines import ARM, MACHINES, X86, Machine, OwnPrograms, UnpackedPrograms  # noqa: E402, F401
+from machines import ARM, X86, Machine, OwnPrograms, UnpackedPrograms  # noqa: E402
 
 
 @dataclasses.dataclass(frozen=True)

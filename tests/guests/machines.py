@@ -44,8 +44,6 @@ ARM = Machine(
     results_port=("-chardev", "file,id=results,path={}", "-device", "pci-serial,chardev=results"),
 )
 
-MACHINES = {machine.name: machine for machine in (X86, ARM)}
-
 
 class OwnPrograms:
     """Programs of this machine, for a guest of the same architecture."""

@@ -130,11 +130,11 @@ def arguments():
     return parser.parse_args()
 
 
-def run(name, version, machine, options):
+def run(name, version, made, options):
     """How many checks of a kernel fail, and the page's column for it."""
     started = time.monotonic()
-    checks = options.checks or (ADAPTERS if machine.adapters else CHECKS)
-    results, console = guest.run(machine, program(name, options), checks, LONGEST)
+    checks = options.checks or (ADAPTERS if made.adapters else CHECKS)
+    results, console = guest.run(made, program(name, options), checks, LONGEST)
     took_s = time.monotonic() - started
     failed = 0
     if not results:
