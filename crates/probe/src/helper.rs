@@ -4,7 +4,7 @@
 use std::io;
 use std::os::fd::RawFd;
 
-/// Drops all capabilities of the process but those with these bits (`capset(2)`).
+/// Drops all capabilities of the calling thread but those with these bits (`capset(2)`).
 pub(crate) fn keep_capabilities(bits: u64) -> io::Result<()> {
     /// `_LINUX_CAPABILITY_VERSION_3` (`uapi/linux/capability.h`).
     const VERSION: u32 = 0x2008_0522;

@@ -16,6 +16,7 @@ mod helper;
 pub mod hooks;
 mod interface;
 pub mod inventory;
+mod iterator;
 pub mod itt;
 mod messages;
 pub mod net_counters;

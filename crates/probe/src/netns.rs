@@ -9,7 +9,7 @@
 use std::collections::HashMap;
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -104,11 +104,10 @@ impl Netns {
         if inode_of(CURRENT) == Some(self.inode) {
             return Ok(body());
         }
-        let fd = self.file.as_fd();
         std::thread::scope(|scope| {
             let thread = std::thread::Builder::new()
                 .name("netns".to_owned())
-                .spawn_scoped(scope, move || self.enter(fd).map(|()| body()))
+                .spawn_scoped(scope, move || self.enter().map(|()| body()))
                 .map_err(|source| NetnsError::Thread {
                     inode: self.inode,
                     source,
@@ -119,9 +118,9 @@ impl Netns {
         })
     }
 
-    /// Moves this thread into a network namespace.
-    fn enter(&self, fd: BorrowedFd) -> Result<(), NetnsError> {
-        setns(fd, CloneFlags::CLONE_NEWNET).map_err(|errno| NetnsError::Enter {
+    /// Moves the calling thread into this namespace, for good. Needs `CAP_SYS_ADMIN`.
+    pub(crate) fn enter(&self) -> Result<(), NetnsError> {
+        setns(self.file.as_fd(), CloneFlags::CLONE_NEWNET).map_err(|errno| NetnsError::Enter {
             inode: self.inode,
             source: errno.into(),
         })

@@ -59,7 +59,7 @@ impl Capability {
     }
 
     /// Returns the capability's number in `linux/capability.h`.
-    fn bit(self) -> u32 {
+    pub(crate) fn bit(self) -> u32 {
         match self {
             Self::Bpf => 39,
             Self::Perfmon => 38,

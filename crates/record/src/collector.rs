@@ -157,11 +157,16 @@ impl<'a> Collector<'a> {
         if !self.is_draining || now_ns < self.next.draining_ns {
             return Ok(());
         }
-        let before_ns = cpu_ns();
+        let before_ns = self.walk_cpu_ns();
         self.is_draining = self.hooks.read_draining()? > 0;
-        let took_ns = cpu_ns().saturating_sub(before_ns);
+        let took_ns = self.walk_cpu_ns().saturating_sub(before_ns);
         self.next.draining_ns = now_ns + self.share.pause_ns(took_ns);
         Ok(())
+    }
+
+    /// Returns the CPU time of this thread and of walks over sockets, ns.
+    pub fn walk_cpu_ns(&self) -> u64 {
+        cpu_ns() + self.hooks.walker_cpu_ns()
     }
 
     /// Returns when the next walk over open files may be, `CLOCK_MONOTONIC` ns.

@@ -319,3 +319,4 @@ int handle_tcp_retransmit_skb(u64 *ctx)
 #include "hooks_zerocopy.bpf.h"
 #include "hooks_messages.bpf.h"
 #include "recorder.bpf.h"
+#include "netns_walk.bpf.h"

@@ -49,20 +49,19 @@ int read_zerocopy(struct bpf_iter__bpf_sk_storage_map *ctx)
 	return 0;
 }
 
-/* The same of io_uring. */
-SEC("iter/bpf_map_elem")
-int read_zerocopy_uring(struct bpf_iter__bpf_map_elem *ctx)
+/* One connection's zero-copy sends of io_uring. */
+static long read_uring(void *map, u64 *cookie, struct zerocopy_socket *zc, void *ctx)
 {
-	u64 *cookie = ctx->key;
-	struct zerocopy_socket *zc;
-	u64 key;
-
-	if (!cookie)
-		return 0;
-	key = *cookie;
-	zc = bpf_map_lookup_elem(&zerocopy_by_uring, &key);
-	if (zc && zc->changed)
+	if (zc->changed)
 		zerocopy_emit(zc, bpf_ktime_get_ns());
+	return 0;
+}
+
+/* The same of io_uring. */
+SEC("raw_tp")
+int read_zerocopy_uring(void *ctx)
+{
+	bpf_for_each_map_elem(&zerocopy_by_uring, read_uring, NULL, 0);
 	return 0;
 }
 

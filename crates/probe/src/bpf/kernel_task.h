@@ -154,11 +154,9 @@ struct bpf_sock_ops_kern {
 	struct sk_buff *skb;
 };
 
-struct bpf_iter__bpf_map_elem {
+struct bpf_iter__udp {
 	struct bpf_iter_meta *meta;
-	struct bpf_map *map;
-	void *key;
-	void *value;
+	struct udp_sock *udp_sk;
 };
 
 struct bpf_iter__bpf_sk_storage_map {

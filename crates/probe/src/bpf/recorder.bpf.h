@@ -180,38 +180,60 @@ static __always_inline bool read_ledger(struct socket_state *st, struct sock *sk
 	return true;
 }
 
-/* Walks the recorded sockets: statistics and ledgers, where something happened since the last poll. */
-SEC("iter/bpf_sk_storage_map")
-int read_sockets(struct bpf_iter__bpf_sk_storage_map *ctx)
+/* A recorded socket: its statistics and ledger, if something happened since the last poll. */
+static __always_inline void socket_visit(struct sock *sk, const struct socket_state *shown)
 {
-	/* as the iterator shows it, to be read only at constant offsets */
-	const struct socket_state *shown = ctx->value;
-	struct sock *sk = ctx->sk;
 	const struct tcp_sock *tp;
 	struct socket_state *st;
 	bool sampled;
 
-	if (!sk || !shown) {
-		walk_end();
-		return 0;
-	}
 	if (!shown->cookie || shown->sampled.round == walked.round)
-		return 0;
+		return;
 	tp = bpf_skc_to_tcp_sock(sk);
 	if (!tp)
-		return 0;
+		return;
 	sampled = sample_is_new(&shown->sampled, tp);
 	if (!sampled && !(detail_ledger && shown->ledger.changed)) {
 		walk_count_unchanged();
-		return 0;
+		return;
 	}
 	st = socket_recorded(sk);
 	if (!st)
-		return 0;
+		return;
 	if ((!sampled || read_sample(st, sk, tp)) && (!detail_ledger || read_ledger(st, sk, tp)))
 		st->sampled.round = walked.round;
 	else
 		walked.postponed++;
+}
+
+/* Advances the ledger of a socket with an end that has closed. */
+static __always_inline void draining_visit(struct sock *sk, const struct socket_state *shown)
+{
+	const struct tcp_sock *tp;
+	struct socket_state *st;
+
+	if (!shown->cookie || !shown->ledger.unseen || shown->ledger.ended)
+		return;
+	walked.draining++;
+	tp = bpf_skc_to_tcp_sock(sk);
+	st = socket_recorded(sk);
+	if (!tp || !st || tp->write_seq == tp->snd_una || !ledger_try_lock(st))
+		return;
+	stages_on_read(st, sk, tp, bpf_ktime_get_ns());
+	ledger_unlock(st);
+}
+
+/* Walks the recorded sockets. What the iterator shows of a socket's storage is to be read only at constant offsets. */
+SEC("iter/bpf_sk_storage_map")
+int read_sockets(struct bpf_iter__bpf_sk_storage_map *ctx)
+{
+	const struct socket_state *shown = ctx->value;
+	struct sock *sk = ctx->sk;
+
+	if (sk && shown)
+		socket_visit(sk, shown);
+	else
+		walk_end();
 	return 0;
 }
 
@@ -283,18 +305,9 @@ int read_draining(struct bpf_iter__bpf_sk_storage_map *ctx)
 {
 	const struct socket_state *shown = ctx->value;
 	struct sock *sk = ctx->sk;
-	const struct tcp_sock *tp;
-	struct socket_state *st;
 
-	if (!sk || !shown || !shown->cookie || !shown->ledger.unseen || shown->ledger.ended)
-		return 0;
-	walked.draining++;
-	tp = bpf_skc_to_tcp_sock(sk);
-	st = socket_recorded(sk);
-	if (!tp || !st || tp->write_seq == tp->snd_una || !ledger_try_lock(st))
-		return 0;
-	stages_on_read(st, sk, tp, bpf_ktime_get_ns());
-	ledger_unlock(st);
+	if (sk && shown)
+		draining_visit(sk, shown);
 	return 0;
 }
 

@@ -80,4 +80,29 @@ static __always_inline void walk_begin(u8 which, u8 over_active, u8 default_leve
 	walk_has_levels = has_levels;
 }
 
+/* Walks are over all sockets of namespaces: see netns_walk.bpf.h. */
+const volatile bool walks_netns = false;
+
+/* Namespaces with recorded sockets; user space takes out those that are gone. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 65536);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, u32);
+	__type(value, u8);
+} walked_netns SEC(".maps");
+
+/* A socket is recorded from now on. */
+static __always_inline void netns_note(const struct sock *sk)
+{
+	u8 noted = 1;
+	u32 netns;
+
+	if (!walks_netns)
+		return;
+	netns = netns_of(sk);
+	if (!bpf_map_lookup_elem(&walked_netns, &netns))
+		bpf_map_update_elem(&walked_netns, &netns, &noted, BPF_ANY);
+}
+
 #endif

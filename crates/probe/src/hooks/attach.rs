@@ -3,7 +3,7 @@
 use std::os::fd::{IntoRawFd, OwnedFd};
 
 use libbpf_rs::skel::Skel;
-use libbpf_rs::{Link, MapCore, ProgramMut, ProgramType};
+use libbpf_rs::{Link, ProgramInput, ProgramMut, ProgramType};
 
 use super::Hooks;
 use super::iterate::read_iterator;
@@ -14,6 +14,7 @@ impl Hooks<'_> {
     /// found by [`walk`](Self::walk).
     pub fn attach(&self) -> Result<(), HooksError> {
         let p = &self.skel.progs;
+        self.netns_walks.start()?;
         let mut attached = self.attached.take();
         for program in self.skel.object().progs_mut() {
             if let Some(hook) = hook(&program).filter(|hook| !self.of_windows.has(hook)) {
@@ -37,38 +38,20 @@ impl Hooks<'_> {
             attached.subflows = Some(subflows.map_err(HooksError::attach("walk_subflows"))?);
         }
         let maps = &self.skel.maps;
-        let over = |map: &dyn MapCore, program: &ProgramMut<'_>, name| {
-            let link = program.attach_iter(map.as_fd());
-            link.map_err(HooksError::attach(name))
+        let name = match self.levels.summaries {
+            false => "read_sockets",
+            true => "read_watched",
         };
-        attached.sockets = Some(match self.levels.summaries {
-            false => over(&maps.sockets, &p.read_sockets, "read_sockets")?,
-            true => over(&maps.sockets, &p.read_watched, "read_watched")?,
-        });
+        attached.sockets = self.attach_walk(name, &maps.sockets)?;
         if self.levels.active {
-            let active = over(&maps.active_sockets, &p.read_active, "read_active")?;
-            attached.active = Some(active);
+            attached.active = self.attach_walk("read_active", &maps.active_sockets)?;
         }
         if self.levels.keeps_ledger() {
-            let draining = over(&maps.sockets, &p.read_draining, "read_draining")?;
-            attached.draining = Some(draining);
+            attached.draining = self.attach_walk("read_draining", &maps.sockets)?;
         }
-        if p.read_sending.autoload() {
-            let sending = over(&maps.send_streams, &p.read_sending, "read_sending")?;
-            attached.sending = Some(sending);
-        }
-        if p.read_udp.autoload() {
-            let udp = over(&maps.udp_sockets, &p.read_udp, "read_udp")?;
-            attached.udp = Some(udp);
-        }
-        if p.read_zerocopy.autoload() {
-            let zerocopy = over(&maps.zerocopy_sockets, &p.read_zerocopy, "read_zerocopy")?;
-            attached.zerocopy = Some(zerocopy);
-        }
-        if p.read_zerocopy_uring.autoload() {
-            let (map, program) = (&maps.zerocopy_by_uring, &p.read_zerocopy_uring);
-            attached.zerocopy_uring = Some(over(map, program, "read_zerocopy_uring")?);
-        }
+        attached.sending = self.attach_walk("read_sending", &maps.send_streams)?;
+        attached.udp = self.attach_walk("read_udp", &maps.udp_sockets)?;
+        attached.zerocopy = self.attach_walk("read_zerocopy", &maps.zerocopy_sockets)?;
         if p.read_preemptions.autoload() {
             let preemptions = p.read_preemptions.attach();
             attached.preemptions =
@@ -87,15 +70,25 @@ impl Hooks<'_> {
         while attached.hooks.pop().is_some() {}
         let read = [
             read_iterator(attached.preemptions.as_ref(), "preempted threads"),
-            read_iterator(attached.udp.as_ref(), "UDP sockets"),
-            read_iterator(attached.zerocopy.as_ref(), "zero-copy sends"),
-            read_iterator(
-                attached.zerocopy_uring.as_ref(),
-                "zero-copy sends of io_uring",
-            ),
-            read_iterator(attached.sending.as_ref(), "sent messages"),
+            self.read_walk(attached.udp.as_ref(), "UDP sockets"),
+            self.read_walk(attached.zerocopy.as_ref(), "zero-copy sends"),
+            self.read_zerocopy_uring(),
+            self.read_walk(attached.sending.as_ref(), "sent messages"),
         ];
         read.into_iter().collect()
+    }
+
+    /// Has what is counted of zero-copy sends of io_uring handed over.
+    fn read_zerocopy_uring(&self) -> Result<(), HooksError> {
+        let program = &self.skel.progs.read_zerocopy_uring;
+        if !program.autoload() {
+            return Ok(());
+        }
+        let read = program.test_run(ProgramInput::default());
+        read.map(drop).map_err(|error| HooksError::Use {
+            action: "read zero-copy sends of io_uring",
+            error,
+        })
     }
 }
 

@@ -3,6 +3,7 @@
 use libbpf_rs::OpenObject;
 use table::manifest::Coverage;
 
+use super::netns_walk;
 use crate::interface::features::{
     FUNCTIONS, Features, Function, Levels, SCHED_SWITCH, SocketFamily, Tracepoint,
 };
@@ -75,6 +76,10 @@ impl Features {
         }
         if self.python && WITH_PYTHON.contains(&program) {
             self.python = false;
+            return true;
+        }
+        if !self.walks_netns && netns_walk::is_map_walk(program) {
+            self.walks_netns = true;
             return true;
         }
         let mut dispensable = [READ_ACTIVE, READ_PREEMPTIONS]
@@ -163,7 +168,8 @@ impl Features {
     /// `tcp_sendpage()`.
     fn sees_all_calls(&self) -> bool {
         let mut calls = calls::HOOKS.iter();
-        calls.all(|hook| self.tracepoints.contains(&hook.name)) && !self.is_refused(READ_ACTIVE)
+        let sees_all = calls.all(|hook| self.tracepoints.contains(&hook.name));
+        sees_all && !self.walks_netns && !self.is_refused(READ_ACTIVE)
     }
 
     /// Chooses which programs are loaded: those with a hook in this kernel and a wanted probe.
@@ -200,6 +206,7 @@ impl Features {
                 program.set_autoload(is_chosen);
             }
         }
+        netns_walk::choose_walks(object, self.walks_netns);
     }
 
     /// Returns the coverage of each probe that this detail includes.
@@ -408,8 +415,24 @@ mod tests {
     #[test]
     fn required_program_is_never_omitted() {
         let mut features = without(&[]);
-        for program in ["handle_sched_process_fork", "read_sockets", "handle_"] {
+        for program in [
+            "handle_sched_process_fork",
+            "read_sockets_of_netns",
+            "handle_",
+        ] {
             assert!(!features.omit_program(program), "{program}");
         }
+    }
+
+    #[test]
+    fn refused_walk_over_a_map_is_one_over_namespaces() {
+        let mut features = without(&[]);
+        assert!(features.omit_program("read_zerocopy"));
+        assert!(features.walks_netns && !features.is_refused("read_zerocopy"));
+        assert!(!features.supported_levels(Detail::Calls, true).active);
+        assert!(
+            !features.omit_program("read_sockets"),
+            "nothing else is in its place"
+        );
     }
 }

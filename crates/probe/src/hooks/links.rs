@@ -17,5 +17,4 @@ pub(super) struct AttachedLinks {
     pub(super) udp: Option<Link>,
     pub(super) preemptions: Option<Link>,
     pub(super) zerocopy: Option<Link>,
-    pub(super) zerocopy_uring: Option<Link>,
 }

@@ -8,6 +8,7 @@ use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
 use libbpf_rs::{MapType, OpenObject};
 
 use super::links::AttachedLinks;
+use super::netns_walk::NetnsWalks;
 use super::select::{LoadOptions, OutputMode, Selection};
 use super::window_hooks::WindowHooks;
 use super::{Hooks, follow, log, walk};
@@ -234,6 +235,7 @@ impl<'obj> Hooks<'obj> {
             counts_other_calls: levels.logs_calls() && !windows && features.sees_every_kind(),
             open_sockets: Cell::default(),
             unreached: RefCell::default(),
+            netns_walks: NetnsWalks::new(features.walks_netns),
             clocks,
             of_windows,
             nics: levels.sent.then(|| nics.clone()),
@@ -291,6 +293,7 @@ fn configure(
     rodata.complete_has_cqe = features.complete_has_cqe;
     rodata.select_netns = selection.netns.unwrap_or(0);
     rodata.has_mptcp = features.mptcp.sockets;
+    rodata.walks_netns = features.walks_netns;
     rodata.has_mptcp_calls = features.mptcp.calls && levels.calls;
     rodata.detail_waits = levels.waits;
     rodata.has_python = levels.waits && features.python;

@@ -10,6 +10,8 @@ mod iterate;
 mod links;
 mod load;
 mod log;
+mod netns_walk;
+mod netns_walker;
 mod open_sockets;
 mod select;
 #[cfg(test)]
@@ -46,9 +48,9 @@ use crate::skel::HooksSkel;
 use crate::wire::types as wire;
 pub use drain::Drainer;
 pub use follow::{FOLLOW, FollowCounts};
-use iterate::read_iterator;
 use links::AttachedLinks;
 pub use load::Storage;
+use netns_walk::NetnsWalks;
 pub use select::Selection;
 pub use walk::{WALK_LEVEL_MOST, WalkCounts, WalkOf};
 pub use window_hooks::HookTimes;
@@ -80,6 +82,8 @@ pub struct Hooks<'obj> {
     open_sockets: Cell<[u64; KINDS]>,
     /// Why a network namespace could not be entered, in which MPTCP sockets are.
     unreached: RefCell<Option<String>>,
+    /// How walks go over network namespaces.
+    netns_walks: NetnsWalks,
     /// A clock on every CPU; none if no waits are recorded, or the kernel refused.
     clocks: Vec<OwnedFd>,
     /// Hooks that are attached in windows only.
@@ -180,7 +184,10 @@ impl Hooks<'_> {
             true => &attached.active,
             false => &attached.sockets,
         };
-        let walk = || read_iterator(link.as_ref(), "recorded sockets");
+        let walk = || {
+            self.read_walk(link.as_ref(), "recorded sockets")?;
+            self.end_poll()
+        };
         Ok(self.count_raised(walk, |walked| walked.postponed)? > 0)
     }
 
@@ -188,7 +195,7 @@ impl Hooks<'_> {
     /// hook sees their ACKs. Returns how many there were.
     pub fn read_draining(&self) -> Result<u64, HooksError> {
         let attached = self.attached.borrow();
-        let walk = || read_iterator(attached.draining.as_ref(), "draining sockets");
+        let walk = || self.read_walk(attached.draining.as_ref(), "draining sockets");
         self.count_raised(walk, |walked| walked.draining)
     }
 

@@ -74,9 +74,16 @@ impl Hooks<'_> {
         }
     }
 
+    /// Returns the coverage lines of network namespaces that walks did not reach.
+    pub fn unreached_netns(&self) -> impl Iterator<Item = Coverage> {
+        self.unreached_mptcp()
+            .into_iter()
+            .chain(self.unwalked_netns())
+    }
+
     /// Returns the coverage line of network namespaces with MPTCP sockets that were not walked;
     /// `None`: all were.
-    pub fn unreached_netns(&self) -> Option<Coverage> {
+    fn unreached_mptcp(&self) -> Option<Coverage> {
         let error = self.unreached.borrow();
         let why = error.as_ref()?.lines().next()?.to_owned();
         Some(Coverage {

@@ -157,4 +157,4 @@ impl Hooks<'_> {
 
 #[cfg(test)]
 #[path = "walk_tests.rs"]
-mod tests;
+pub(super) mod tests;

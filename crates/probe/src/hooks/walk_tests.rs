@@ -21,11 +21,30 @@ use crate::netns::Netns;
 use crate::watch::{CallSummary, SocketReading};
 
 /// Connected sockets of this process: client and server.
-struct Pair(TcpStream, TcpStream);
+pub(in crate::hooks) struct Pair(TcpStream, TcpStream);
 
 impl Pair {
+    /// Returns the cookies of both sockets.
+    pub(in crate::hooks) fn cookies(&self) -> [u64; 2] {
+        [&self.0, &self.1].map(|socket| {
+            let (mut cookie, mut bytes) = (0_u64, size_of::<u64>() as libc::socklen_t);
+            // SAFETY: the descriptor is open, and the kernel writes at most `bytes` to `cookie`.
+            let code = unsafe {
+                libc::getsockopt(
+                    socket.as_raw_fd(),
+                    libc::SOL_SOCKET,
+                    libc::SO_COOKIE,
+                    (&raw mut cookie).cast(),
+                    &raw mut bytes,
+                )
+            };
+            assert_eq!(code, 0, "{}", std::io::Error::last_os_error());
+            cookie
+        })
+    }
+
     /// Sends a byte there and one back.
-    fn exchange(&mut self) {
+    pub(in crate::hooks) fn exchange(&mut self) {
         let Self(client, server) = self;
         let mut byte = [0];
         client.write_all(b"?").unwrap();
@@ -36,7 +55,7 @@ impl Pair {
 }
 
 /// Opens this many connections to a listening socket of their own.
-fn pairs(number: usize) -> Vec<Pair> {
+pub(in crate::hooks) fn pairs(number: usize) -> Vec<Pair> {
     pairs_of(&TcpListener::bind("127.0.0.1:0").unwrap(), number)
 }
 

@@ -8,6 +8,7 @@ use table::manifest::{Coverage, ProbeState};
 use super::btf::{
     BtfError, has_member, has_tracepoint, kernel_btf, parameters_of, tracepoint_parameters,
 };
+use super::map_iterator;
 use super::mib::MibPlaces;
 use super::mptcp::Mptcp;
 
@@ -31,6 +32,8 @@ pub(crate) struct Features {
     pub(crate) follow: bool,
     /// Features of MPTCP sockets.
     pub(crate) mptcp: Mptcp,
+    /// Walks are over network namespaces, because the kernel refuses iterators over maps.
+    pub(crate) walks_netns: bool,
     /// How many parameters the function at each tracepoint has; the first is its own data.
     pub(crate) parameters: BTreeMap<&'static str, usize>,
 }
@@ -218,6 +221,7 @@ impl Features {
             python: cfg!(target_arch = "x86_64"),
             follow: false,
             mptcp: Mptcp::from_btf(&btf),
+            walks_netns: !map_iterator::is_loaded(&btf),
             parameters,
         })
     }

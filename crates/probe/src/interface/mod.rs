@@ -15,6 +15,7 @@ pub(crate) mod count;
 mod detail;
 mod error;
 pub(crate) mod features;
+mod map_iterator;
 pub(crate) mod mib;
 pub(crate) mod mptcp;
 mod output;

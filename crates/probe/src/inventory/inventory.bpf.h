@@ -12,6 +12,7 @@
 #include "../bpf/ring.h"
 #include "../bpf/select.h"
 #include "../bpf/socket.h"
+#include "../bpf/walk.h"
 #include "../tcp_stages/tcp_stages.bpf.h"
 #include "../drops/ports.bpf.h"
 #include "../watch/active.bpf.h"
@@ -250,6 +251,7 @@ static __always_inline struct socket_state *socket_choose(struct sock *sk, u8 wh
 	}
 	if (!st->chosen)
 		st->chosen = why;
+	netns_note(sk);
 	return st;
 }
 

@@ -3,15 +3,14 @@
 
 use std::cell::RefCell;
 use std::fs::File;
-use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::rc::Rc;
 
 use libbpf_rs::btf::Btf;
 use libbpf_rs::btf::types::Func;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
-use libbpf_rs::{Link, MapCore, MapFlags, OpenObject, RingBuffer, RingBufferBuilder, libbpf_sys};
+use libbpf_rs::{Link, MapCore, MapFlags, OpenObject, RingBuffer, RingBufferBuilder};
 use table::manifest::{Coverage, ProbeState};
 use table::tables::SentMessages;
 
@@ -20,6 +19,7 @@ use super::skel::types::{nic_place, nic_stamp};
 use super::skel::{NicSkel, NicSkelBuilder};
 use super::{Nics, coverage_line};
 use crate::hooks::Hooks;
+use crate::iterator::run_iterator;
 use crate::netns::{self, Netns};
 use crate::processes::cgroup2_root;
 use crate::wire::{Wire, read};
@@ -131,7 +131,7 @@ impl<'obj> Stamper<'obj> {
         };
         for path in found.paths.values() {
             if let Ok(netns) = Netns::open(path) {
-                let _ = netns.run(|| walk_here(walk));
+                let _ = netns.run(|| run_iterator(walk));
             }
         }
     }
@@ -222,18 +222,6 @@ fn place_key(place: nic_place) -> [u8; 8] {
     key[..4].copy_from_slice(&netns.to_ne_bytes());
     key[4..].copy_from_slice(&ifindex.to_ne_bytes());
     key
-}
-
-/// Walks the TCP sockets of the calling thread's network namespace.
-fn walk_here(walk: BorrowedFd<'_>) -> io::Result<u64> {
-    // SAFETY: the call takes a descriptor, which is open as long as it is borrowed, and no pointer.
-    let fd = unsafe { libbpf_sys::bpf_iter_create(walk.as_raw_fd()) };
-    if fd < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: the kernel made this descriptor for us just now.
-    let mut iter = File::from(unsafe { OwnedFd::from_raw_fd(fd) });
-    io::copy(&mut iter, &mut io::sink())
 }
 
 /// Maps the ring; each stamp that comes is added to `stamps`.

@@ -163,6 +163,7 @@ static __always_inline void udp_on_message(struct udp_socket *udp, struct sock *
 	if (udp->has_row && !changed && place == udp->place)
 		return;
 	udp->place = place;
+	netns_note(sk);
 	udp->seen.netns = netns_of(sk);
 	read_addr(udp->seen.local_addr, sk, true);
 	read_addr(udp->seen.remote_addr, sk, false);

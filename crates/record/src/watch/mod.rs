@@ -258,7 +258,7 @@ impl Watch<'_> {
 
     /// Reads the watched sockets.
     fn poll(&mut self) -> Result<(), RecordError> {
-        let began_ns = cpu_ns();
+        let began_ns = self.poll_cpu_ns();
         self.polls_ns.push(monotonic_ns());
         self.polls_done += 1;
         if let Some(capture) = &mut self.capture {
@@ -268,8 +268,16 @@ impl Watch<'_> {
         if let Some(polls) = &mut self.polls {
             self.pipeline.poll(polls);
         }
-        self.pace.note_poll(cpu_ns().saturating_sub(began_ns));
+        self.pace
+            .note_poll(self.poll_cpu_ns().saturating_sub(began_ns));
         Ok(())
+    }
+
+    /// Returns the CPU time of all that polls, ns.
+    fn poll_cpu_ns(&self) -> u64 {
+        self.capture
+            .as_ref()
+            .map_or_else(cpu_ns, Collector::walk_cpu_ns)
     }
 
     /// Returns rows, losses and cost since the snapshot before.
