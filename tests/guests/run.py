@@ -51,7 +51,7 @@ categorise
 
 def main():
     options = arguments()
-    chosen = [name for name in options.kernel or images.KERNELS if program(name, options)]
+    chosen = [name for name in options.kernel or images.KERNELS if is_wanted(name, options)]
     missing = guest.missing({images.KERNELS[name].machine for name in chosen})
     if missing:
         sys.exit(
@@ -68,14 +68,42 @@ def main():
             print(f"{name}: skipped, no kernel in {images.cache()}: `make kernels` fetches it")
             continue
         guests.append((name, *made))
+    demand_guests([name for name, *_ in guests], options)
     started = time.monotonic()
     with concurrent.futures.ThreadPoolExecutor(len(os.sched_getaffinity(0))) as at_a_time:
         results = list(at_a_time.map(lambda it: run(*it, options), guests))
-    failed, columns = sum(wrong for wrong, _ in results), [column for _, column in results]
+    failed = sum(wrong for wrong, _ in results)
     failed += not in_time(time.monotonic() - started, options.loaded)
     if options.output:
-        failed += not write(options.output, [column for column in columns if column])
+        columns = {name: column for (name, *_), (_, column) in zip(guests, results) if column}
+        failed += not write(options.output, columns)
     sys.exit(1 if failed else 0)
+
+
+def is_wanted(name, options):
+    """Whether there is a program for a kernel. Without one, a kernel that was asked for is an error."""
+    if program(name, options):
+        return True
+    if options.kernel:
+        sys.exit(
+            f"error: kernel {name} needs the program for AArch64\n"
+            "hint: scripts/cross packaging/program builds it and prints its path: --arm64 PATH"
+        )
+    print(f"{name}: skipped, no program for AArch64: --arm64 names it")
+    return False
+
+
+def demand_guests(names, options):
+    """Refuses to run no guest, or some of them for a page that has a column for each."""
+    if not names:
+        sys.exit("error: there is no guest to run\nhint: without --cached, kernels are fetched")
+    left_out = sorted(images.KERNELS.keys() - names)
+    if options.output and (left_out or options.checks):
+        why = f"and {', '.join(left_out)} would have none" if left_out else "which other checks do not give"
+        sys.exit(
+            f"error: the page has a column for each kernel, {why}\n"
+            "hint: --output needs --arm64 PATH, and neither --kernel, --cached nor --checks"
+        )
 
 
 def program(name, options):
@@ -105,9 +133,13 @@ def in_time(took_s, loaded):
 
 
 def write(path, columns):
-    """Writes the page, unless it would not say why something is off. Whether it did."""
+    """Writes the page, unless a kernel's column would be missing, or why something is off. Whether it did."""
+    missing = images.KERNELS.keys() - columns.keys() - WITH_ADAPTERS
+    if missing:
+        print(f"{path} FAILED: no column for {', '.join(sorted(missing))}", flush=True)
+        return False
     try:
-        path.write_text(page.text(columns))
+        path.write_text(page.text(list(columns.values())))
     except page.UnexplainedError as why:
         print(f"{path} FAILED: {why}", flush=True)
         return False
