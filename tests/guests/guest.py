@@ -40,9 +40,7 @@ UP, BOOTS_MOST = "the guest is up", 3
 
 def missing(machines):
     """Returns the programs that this machine does not have to run guests, each with its package."""
-    needed = {machine.emulator: machine.package for machine in machines}
-    needed |= {"busybox": "busybox-static", "ip": "iproute2", "tc": "iproute2"}
-    return {tool: package for tool, package in needed.items() if not shutil.which(tool)}
+    return {tool: package for machine in machines for tool, package in machine.tools if not shutil.which(tool)}
 
 
 @dataclasses.dataclass(frozen=True)

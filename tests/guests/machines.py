@@ -13,7 +13,7 @@ class Machine:
 
     name: str
     emulator: str  # qemu's program
-    package: str  # that has it
+    tools: tuple  # programs of this machine that its guests need, each with its package
     kind: tuple  # qemu's options
     compiler: tuple
     console: str  # the kernel's device for its messages
@@ -24,7 +24,13 @@ class Machine:
 X86 = Machine(
     name="amd64",
     emulator="qemu-system-x86_64",
-    package="qemu-system-x86",
+    tools=(
+        ("qemu-system-x86_64", "qemu-system-x86"),
+        ("cc", "gcc libc6-dev"),
+        ("busybox", "busybox-static"),
+        ("ip", "iproute2"),
+        ("tc", "iproute2"),
+    ),
     kind=("-machine", "q35,accel=tcg", "-cpu", "max"),
     compiler=("cc",),
     console="ttyS0",
@@ -36,7 +42,11 @@ X86 = Machine(
 ARM = Machine(
     name="arm64",
     emulator="qemu-system-aarch64",
-    package="qemu-system-arm",
+    tools=(
+        ("qemu-system-aarch64", "qemu-system-arm"),
+        ("aarch64-linux-gnu-gcc", "gcc-aarch64-linux-gnu libc6-dev-arm64-cross"),
+        ("readelf", "binutils"),
+    ),
     kind=("-machine", "virt,accel=tcg", "-cpu", "max,pauth-impdef=on,lpa2=off"),
     compiler=("aarch64-linux-gnu-gcc", "-static", "-mbranch-protection=standard"),
     console="ttyAMA0",

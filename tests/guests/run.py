@@ -56,7 +56,7 @@ def main():
     if missing:
         sys.exit(
             f"error: guests need what is not installed: {', '.join(missing)}\n"
-            f"hint: apt-get install --no-install-recommends {' '.join(missing.values())}"
+            f"hint: apt-get install --no-install-recommends {' '.join(dict.fromkeys(missing.values()))}"
         )
     guests = []
     for name in chosen:
