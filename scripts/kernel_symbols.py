@@ -23,6 +23,7 @@ sys.path.insert(0, str(ROOT / "tests/guests"))
 
 import guest  # noqa: E402
 import images  # noqa: E402
+import machines  # noqa: E402
 
 # No guest takes longer, in seconds.
 LONGEST = 120
@@ -38,6 +39,7 @@ def main():
     parser.add_argument("--modules", type=pathlib.Path, action="append", default=[], help="another folder")
     parser.add_argument("--whylat", type=pathlib.Path, default=ROOT / "target/release/whylat")
     options = parser.parse_args()
+    machines.demand_x86()
     options.output.mkdir(parents=True, exist_ok=True)
     for name, kernel in images.KERNELS.items():
         image = images.cached(name)

@@ -2,9 +2,11 @@
 
 import dataclasses
 import pathlib
+import platform
 import re
 import shutil
 import subprocess
+import sys
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,6 +55,15 @@ ARM = Machine(
     results="ttyS0",
     results_port=("-chardev", "file,id=results,path={}", "-device", "pci-serial,chardev=results"),
 )
+
+
+def demand_x86():
+    """Refuses to go on elsewhere: guests of x86-64 take their programs and libraries from the machine that runs them."""
+    if platform.machine() != "x86_64":
+        sys.exit(
+            f"error: guests cannot run on {platform.machine()}: those of x86-64 take programs of this machine\n"
+            "hint: run this on x86-64, which emulates AArch64, too"
+        )
 
 
 class OwnPrograms:

@@ -17,6 +17,7 @@ import time
 
 import guest
 import images
+import machines
 import page
 import verdicts
 
@@ -51,6 +52,7 @@ categorise
 
 def main():
     options = arguments()
+    machines.demand_x86()
     chosen = [name for name in options.kernel or images.KERNELS if is_wanted(name, options)]
     missing = guest.missing({images.KERNELS[name].machine for name in chosen})
     if missing:
