@@ -42,9 +42,12 @@ def main():
     machines.demand_x86()
     options.output.mkdir(parents=True, exist_ok=True)
     for name, kernel in images.KERNELS.items():
+        if kernel.machine is not images.X86:
+            print(f"{name}: skipped, a kernel of {kernel.machine.name}: symbols are read on x86-64 alone")
+            continue
         image = images.cached(name)
-        if image is None or kernel.machine is not images.X86:
-            print(f"{name}: skipped, no kernel for this machine in {images.cache()}: `make kernels` fetches it")
+        if image is None:
+            print(f"{name}: skipped, no kernel in {images.cache()}: `make kernels` fetches it")
             continue
         folder, _ = image
         save(options.output / name, symbols(folder, options.whylat))
