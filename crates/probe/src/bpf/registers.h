@@ -9,7 +9,7 @@ struct user_registers {
 	__u64 ip; /* where it was */
 	__u64 sp;
 	__u64 fp; /* of frame pointers, if the program keeps them */
-	__u64 lr; /* of the innermost return address; 0: on this architecture it lies on the stack */
+	__u64 lr; /* link register: the return address until the function calls another; 0: there is none */
 };
 
 #endif

@@ -42,7 +42,7 @@ pub(crate) struct Registers {
     pub(crate) sp: u64,
     /// Of frame pointers, if the program keeps them.
     pub(crate) fp: u64,
-    /// Of the innermost return address; 0 where calls put it on the stack.
+    /// Link register: the return address until the function calls another; 0 where calls put it on the stack.
     #[cfg_attr(
         not(target_arch = "aarch64"),
         expect(dead_code, reason = "it is 0 there")
