@@ -1,6 +1,7 @@
 /* A thread that waits in a chain of functions: main() calls first() or second(), and both call take(). That calls no other
- * function, so that on AArch64 it does not store its return address. The argument is how many times it waits in each chain; each time, another
- * process writes a byte 20 ms after the thread is blocked. Markers report the number of the round, and a task for each. */
+ * function, so that on AArch64 it does not store its return address. The argument is how many times it waits in each
+ * chain; each time, another process writes a byte 20 ms after the thread is blocked. Markers report the number of the
+ * round, and a task for each. */
 #include "whylat.h"
 
 #include <stdio.h>
@@ -34,6 +35,8 @@ __attribute__((noinline)) static long take(long fd)
 
 	__asm__ volatile("svc 0" : "+r"(result) : "r"(number), "r"(into), "r"(length) : "memory");
 	return result;
+#else
+#error "call_chain.c: add the system call of this architecture"
 #endif
 }
 

@@ -8,9 +8,9 @@ whylat asks each kernel what it has, and loads what it lets load. A probe is on,
 kernel's functions decide this, never its version. `whylat doctor` says which; every recording says it, too.
 
 This is its output on Debian's kernels for virtual machines, of x86-64 and of AArch64. There, `make kernels` also
-recorded three cases at every detail. A client stalls on Nagle's algorithm. A path drops everything for a second. Loopback does so for two. The
-counts had to be exact, and the causes found. Polls do not show the cause of these stalls: detail `stats` had to say
-so, and what would show it. Where programs do not load (5.10), every report had to name each missing probe, why, and
+recorded three cases at every detail. A client stalls on Nagle's algorithm. A path drops everything for a second.
+Loopback does so for two. The counts had to be exact, and the causes found. Polls do not show the cause of these
+stalls: detail `stats` had to say so, and what would show it. Where programs do not load (5.10), every report had to name each missing probe, why, and
 the fix. Counts that need programs had to be absent. The kernel itself counts segments that were retransmitted on
 loopback. The report had to say that a timer may have sent them, and what would show it.
 
