@@ -22,7 +22,7 @@ fn find_headers(arch: &str) -> Option<String> {
         format!("/usr/{arch}-linux-gnu/include"),
     ]
     .into_iter()
-    .find(|folder| Path::new(folder).is_dir())
+    .find(|folder| Path::new(folder).join("asm/bpf_perf_event.h").exists())
 }
 
 /// Returns the newest installed clang: Debian gives each version a name of its own.
