@@ -23,7 +23,7 @@ from pathlib import Path
 import page
 from agents import Agent, configure
 from dataset import Dataset
-from harness import Netns, FaultRow, Wrong, _tied, demand, refuse_without_root, scratch, thousands
+from harness import Netns, FaultRow, Wrong, demand, refuse_without_root, scratch, thousands, tied
 
 FAULT = "agents killed"
 HOSTS = 3
@@ -97,10 +97,9 @@ class Host:
         self.lives = []
         self.calls = []
         self.traffic = subprocess.Popen(
-            [sys.executable, __file__, "--write"],
+            tied([sys.executable, __file__, "--write"], self.netns),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            preexec_fn=_tied(self.netns.fd),
         )
         configure(self.place, self.name, place / "dataset")
 

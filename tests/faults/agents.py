@@ -5,7 +5,7 @@ import json
 import os
 import subprocess
 
-from harness import HERE, LONGEST, ROOT, WHYLAT, Wrong, _tied, demand, finish, until
+from harness import HERE, LONGEST, ROOT, WHYLAT, Wrong, demand, finish, tied, until
 
 # Has DuckDB, as the fleet's own tests do.
 PYTHON = ROOT / "fleet" / ".venv" / "bin" / "python"
@@ -36,12 +36,12 @@ class Agent:
         command = [WHYLAT, "agent", "--config", place / "agent.toml", "--ready-file", ready]
         with self.log.open("ab") as output:
             self.process = subprocess.Popen(
-                [str(word) for word in command],
+                tied(command, netns),
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
                 env={**os.environ, "WHYLAT_METRICS_TOKEN": TOKEN},
-                preexec_fn=_tied(netns.fd, extra),
+                preexec_fn=extra,
             )
         until("the agent ready", lambda: ready.exists() or self.demand_alive())
 

@@ -29,7 +29,6 @@ WHYLAT = TARGET / "release" / "whylat"
 LONGEST = 300
 
 LIBC = ctypes.CDLL(None, use_errno=True)
-PR_SET_PDEATHSIG = 1
 CLONE_NEWNET = 0x40000000
 
 
@@ -64,15 +63,11 @@ def until(what, condition, longest=LONGEST):
     raise Wrong(f"never saw: {what}")
 
 
-def _tied(netns=None, extra=None):
-    def prepare():
-        LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-        if netns is not None and LIBC.setns(netns, CLONE_NEWNET):
-            raise OSError(ctypes.get_errno(), "setns")
-        if extra:
-            extra()
-
-    return prepare
+def tied(command, netns=None):
+    """Returns the command to start one that ends with this script's thread, in a network namespace. `preexec_fn` would
+    do the same, but is not safe where other threads run (Python's documentation of subprocess)."""
+    namespace = ["nsenter", f"--net={netns.path}"] if netns else []
+    return ["setpriv", "--pdeathsig", "KILL", *namespace, *(str(word) for word in command)]
 
 
 def inside(netns, function):
@@ -90,11 +85,10 @@ def inside(netns, function):
 def outcome(*command, code=0, env=None, netns=None, longest=LONGEST):
     """Runs a command to its end; returns its output. It must end with this exit code, and not panic."""
     done = subprocess.run(
-        [str(word) for word in command],
+        tied(command, netns),
         capture_output=True,
         stdin=subprocess.DEVNULL,
         env={**os.environ, **(env or {})},
-        preexec_fn=_tied(netns),
         timeout=longest,
         check=False,
     )
@@ -123,7 +117,7 @@ def report(path, code=(0, 3)):
 def report_but_connections(path, code=(0, 3)):
     """Returns the same without its connections: they may be gigabytes. It is read as it is written."""
     command = [WHYLAT, "report", "--format", "json", path]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, preexec_fn=_tied()) as process:
+    with subprocess.Popen(tied(command), stdout=subprocess.PIPE) as process:
         lines, among = [], False
         for line in process.stdout:
             among |= line == b'  "connections": [\n'
@@ -210,11 +204,11 @@ class Netns:
 
     def __init__(self):
         holder = "ip link set lo up && echo up && exec sleep 100000"
-        self.process = subprocess.Popen(
-            ["unshare", "--net", "sh", "-c", holder], stdout=subprocess.PIPE, preexec_fn=_tied()
-        )
+        command = ["unshare", "--net", "sh", "-c", holder]
+        self.process = subprocess.Popen(tied(command), stdout=subprocess.PIPE)
         demand(self.process.stdout.readline() == b"up\n", "no network namespace")
-        self.fd = os.open(f"/proc/{self.process.pid}/ns/net", os.O_RDONLY)
+        self.path = f"/proc/{self.process.pid}/ns/net"
+        self.fd = os.open(self.path, os.O_RDONLY)
         self.inode = os.fstat(self.fd).st_ino
 
     def __enter__(self):
@@ -232,9 +226,7 @@ class Workload:
     def __init__(self, *words, netns=None, name=None, start_on_stdin=False):
         command = [str(name or WHYLAT), "lab", "workload", "--limit-s", "3600"]
         command += ["--start-on-stdin"] * start_on_stdin + [str(word) for word in words]
-        self.process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, preexec_fn=_tied(netns and netns.fd)
-        )
+        self.process = subprocess.Popen(tied(command, netns), stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         self.pid = self.process.pid
 
     def port(self):
@@ -263,7 +255,7 @@ class Workload:
 class Recorder:
     """`whylat record`, from when everything is attached."""
 
-    def __init__(self, *words, scratch, name="r.whylat", env=None, extra=None, ready=True):
+    def __init__(self, *words, scratch, name="r.whylat", env=None, ready=True):
         self.path = Path(scratch) / name
         self.log = Path(scratch) / f"{name}.log"
         flag = Path(scratch) / f"{name}.ready"
@@ -271,12 +263,11 @@ class Recorder:
         command += ["-o", str(self.path), "--ready-file", str(flag)]
         with self.log.open("wb") as output:
             self.process = subprocess.Popen(
-                command,
+                tied(command),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=output,
                 env={**os.environ, **(env or {})},
-                preexec_fn=_tied(extra=extra),
             )
         self.pid = self.process.pid
         if ready:

@@ -262,7 +262,11 @@ def hostile(options):
             names.submit(_check_name, netns, number, name, options.whole or number == 1)
             for number, name in enumerate(chosen)
         ]
-        outputs = sum(one.result() for one in checked)
+        try:
+            outputs = sum(one.result() for one in futures.as_completed(checked))
+        finally:
+            # after a failure the others do not begin
+            names.shutdown(cancel_futures=True)
     seen = (
         f"{len(chosen)} names in {outputs} outputs and on stderr: 0 raw control or reordering characters, 0 lines or "
         "scripts of their own; CSV gives each name back"
