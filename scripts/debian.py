@@ -4,14 +4,22 @@ The machine's apt is only read, and nothing is installed: lists and unpacked pac
 outside the repository.
 """
 
+import contextlib
+import fcntl
 import os
 import pathlib
 import re
 import shutil
 import subprocess
 
+# The oldest release that builds whylat (docs/install.md). What is linked with its libraries runs with those of newer ones, too.
+OLDEST = "bookworm"
+
 # What a fetch takes at most, in seconds.
 LONGEST = 600
+
+# In a folder of unpacked packages: name, version and architecture of each.
+LIST = "packages.list"
 
 
 class Missing(Exception):
@@ -24,17 +32,38 @@ def cache():
     return pathlib.Path(base) / "whylat"
 
 
+def fetch(folder, wanted):
+    """Returns a folder with packages, which are downloaded and unpacked unless it is there. `wanted` returns them, (apt, names)
+    each. Its name must say which they are: it stays as it is until the user removes it."""
+    with alone():
+        if not folder.exists():
+            unpack(folder, wanted())
+    return folder
+
+
+@contextlib.contextmanager
+def alone():
+    """Keeps others out of the cache: two that fetch would remove each other's files, and apt has one list."""
+    cache().mkdir(parents=True, exist_ok=True)
+    with (cache() / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
 def unpack(folder, wanted):
     """Downloads packages, (apt, names) each, and unpacks them to a folder, which is there when all are."""
     partial = folder.with_name(f"{folder.name}.partial")
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(parents=True)
+    listed = []
     for apt, packages in wanted:
         apt.download(packages, partial)
-        for package in partial.glob("*.deb"):
+        for package in sorted(partial.glob("*.deb")):
+            fields = "${Package} ${Version} ${Architecture}\n"
+            listed.append(run(["dpkg-deb", "--show", f"--showformat={fields}", package.name], cwd=partial))
             run(["dpkg", "-x", package.name, "."], cwd=partial)
             package.unlink()
-    shutil.rmtree(folder, ignore_errors=True)
+    (partial / LIST).write_text("".join(listed))
     partial.rename(folder)
 
 

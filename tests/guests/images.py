@@ -3,6 +3,7 @@
 import dataclasses
 import pathlib
 import re
+import shutil
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "scripts"))
@@ -37,10 +38,10 @@ KERNELS = {
 
 # What guests with adapters need: a qemu that has igb, since 8.0, and the program that switches timestamps on. That is run by
 # the libraries of this machine, and so must be no newer than those.
-EMULATOR, STAMPING = ("trixie", "qemu-system-x86"), ("bookworm", "linuxptp")
+EMULATOR, STAMPING = ("trixie", "qemu-system-x86"), (debian.OLDEST, "linuxptp")
 
 # Programs of guests of another architecture than this machine's.
-USERLAND = ("bookworm", ["busybox-static", "iproute2"])
+USERLAND = (debian.OLDEST, ["busybox-static", "iproute2"])
 
 
 def cache():
@@ -48,23 +49,33 @@ def cache():
     return debian.cache() / "kernels"
 
 
+def folder_of(name):
+    """The folder of a kernel's packages."""
+    kernel = KERNELS[name]
+    return cache() / f"{kernel.release}-{kernel.package}"
+
+
 def cached(name):
     """The folder of an unpacked kernel and its version, or None."""
-    folder = cache() / name
+    folder = folder_of(name)
     versions = sorted(path.name for path in folder.glob("**/lib/modules/*"))
     return (folder, versions[-1]) if versions else None
 
 
 def fetch(name):
     """Downloads and unpacks a kernel that is not there yet."""
-    if cached(name):
-        return cached(name)
     kernel = KERNELS[name]
-    apt = Apt(kernel.release, kernel.machine.name)
-    debian.unpack(cache() / name, [(apt, parts(apt, kernel.package))])
+    folder = debian.fetch(folder_of(name), lambda: kernel_packages(kernel))
     if not cached(name):
+        shutil.rmtree(folder)
         raise Missing(f"a kernel in Debian's package {kernel.package} of {kernel.release}")
     return cached(name)
+
+
+def kernel_packages(kernel):
+    """The packages of a kernel, with the apt that has them."""
+    apt = Apt(kernel.release, kernel.machine.name)
+    return [(apt, parts(apt, kernel.package))]
 
 
 def parts(apt, package):
@@ -77,18 +88,27 @@ def programs(machine, only_cached):
     """Finds a guest's programs; fetched, if that is allowed; or None."""
     if machine is X86:
         return OwnPrograms()
-    folder = cache() / f"programs-{machine.name}"
-    if not folder.exists() and not only_cached:
-        apt = Apt(USERLAND[0], machine.name)
-        names = {name for package in USERLAND[1] for name in apt.closure(package)}
-        debian.unpack(folder, [(apt, sorted(names))])
+    folder = cache() / "-".join(["programs", machine.name, USERLAND[0], *USERLAND[1]])
+    if not only_cached:
+        debian.fetch(folder, lambda: userland_packages(machine))
     return UnpackedPrograms(folder) if folder.exists() else None
+
+
+def userland_packages(machine):
+    """The packages of a guest's programs, with the apt that has them."""
+    apt = Apt(USERLAND[0], machine.name)
+    return [(apt, sorted({name for package in USERLAND[1] for name in apt.closure(package)}))]
 
 
 def adapters(only_cached):
     """The folder of what guests with adapters need; fetched, if that is allowed; or None."""
-    folder = cache() / "adapters"
-    if not folder.exists() and not only_cached:
-        emulator, stamping = Apt(EMULATOR[0]), Apt(STAMPING[0])
-        debian.unpack(folder, [(emulator, emulator.closure(EMULATOR[1])), (stamping, [STAMPING[1]])])
+    folder = cache() / "-".join(["adapters", *EMULATOR, *STAMPING])
+    if not only_cached:
+        debian.fetch(folder, adapter_packages)
     return folder if folder.exists() else None
+
+
+def adapter_packages():
+    """The packages that guests with adapters need, with the apts that have them."""
+    emulator = Apt(EMULATOR[0])
+    return [(emulator, emulator.closure(EMULATOR[1])), (Apt(STAMPING[0]), [STAMPING[1]])]
