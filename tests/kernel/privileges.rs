@@ -69,14 +69,41 @@ fn threads(pid: u32) -> Vec<String> {
         .collect()
 }
 
+/// The thread that enters network namespaces where the kernel refuses iterators over maps.
+const WALKER: &str = "netns-walks";
+
+/// The threads of a process but the one that enters network namespaces.
+fn other_threads(pid: u32) -> Vec<String> {
+    let mut threads = threads(pid);
+    threads.retain(|status| line(status, "Name:") != WALKER);
+    threads
+}
+
+/// The thread that enters network namespaces has what the document names for it, if there is one.
+fn assert_walker(pid: u32) {
+    let kept = bits(&documented(&format!(
+        "thread `{WALKER}`, where there is one"
+    )));
+    let is_walker = |status: &String| line(status, "Name:") == WALKER;
+    for status in threads(pid).into_iter().filter(is_walker) {
+        assert_eq!(line(&status, "CapEff:"), kept);
+        assert_eq!(line(&status, "CapPrm:"), kept);
+        for none in ["CapBnd:", "CapInh:", "CapAmb:"] {
+            assert_eq!(line(&status, none), "0".repeat(16), "{none}");
+        }
+        assert_eq!(line(&status, "NoNewPrivs:"), "1");
+    }
+}
+
 /// Every thread of a recorder has these capabilities or fewer, one has just these, and none can get more: a moment
 /// after it is ready.
 pub fn assert_kept(recorder: u32, kept: &BTreeSet<String>, uid: u32) {
     let threads = until("no more capabilities than are needed", || {
-        let threads = threads(recorder);
+        let threads = other_threads(recorder);
         (line(&threads[0], "CapPrm:") == bits(kept)).then_some(threads)
     });
     assert!(threads.len() >= 2, "{threads:?}");
+    assert_walker(recorder);
     let storing: Vec<String> = threads
         .iter()
         .map(|status| line(status, "CapPrm:"))
@@ -137,13 +164,14 @@ fn top_keeps_required_capabilities() {
         let terminal = Terminal::run(&format!("{sudo_uid}{} top --port 9; read wait", program()));
         let pid = top_in(&terminal);
         let all = until("no more capabilities than are needed", || {
-            let all = threads(pid);
+            let all = other_threads(pid);
             let held = all
                 .iter()
                 .map(|status| u64::from_str_radix(&line(status, "CapPrm:"), 16).expect("a number"));
             let union = held.fold(0, |all, held| all | held);
             (all.len() >= 4 && format!("{union:016x}") == bits(&kept)).then_some(all)
         });
+        assert_walker(pid);
         assert_eq!(line(&all[0], "CapPrm:"), "0".repeat(16));
         for status in &all {
             assert_eq!(line(status, "CapEff:"), line(status, "CapPrm:"));

@@ -1,4 +1,4 @@
-//! The first steps of forked processes that help a recorder. They must not allocate: other threads of the recorder may
+//! The first steps of threads and of forked processes that help a recorder. The latter must not allocate: other threads of the recorder may
 //! have held the allocator's lock.
 
 use std::io;
@@ -26,6 +26,22 @@ pub(crate) fn keep_capabilities(bits: u64) -> io::Result<()> {
     match unsafe { libc::syscall(libc::SYS_capset, header.as_ptr(), sets.as_ptr()) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Forbids the calling thread to get any capability that it does not have, also by a program that it runs. Without
+/// `CAP_SETPCAP`, the second holds by `PR_SET_NO_NEW_PRIVS` alone.
+pub(crate) fn forbid_more_capabilities() -> io::Result<()> {
+    // SAFETY: these calls take numbers only. A capability that the kernel does not have ends the list.
+    unsafe {
+        let mut capability: libc::c_ulong = 0;
+        while libc::prctl(libc::PR_CAPBSET_DROP, capability, 0, 0, 0) == 0 {
+            capability += 1;
+        }
+        match libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        }
     }
 }
 

@@ -11,7 +11,7 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use nix::time::ClockId;
 
 use crate::clock::read_ns;
-use crate::helper::keep_capabilities;
+use crate::helper::{forbid_more_capabilities, keep_capabilities};
 use crate::iterator::run_iterator;
 use crate::netns::{self, Found, Netns};
 use crate::privileges::Capability;
@@ -49,7 +49,7 @@ impl NetnsWalker {
         let (ready, is_ready) = mpsc::channel();
         let serve = move || {
             let bits = KEPT.iter().fold(0, |bits, it| bits | 1 << it.bit());
-            let reduced = keep_capabilities(bits);
+            let reduced = forbid_more_capabilities().and_then(|()| keep_capabilities(bits));
             let is_reduced = reduced.is_ok();
             if ready.send(reduced).is_ok() && is_reduced {
                 serve(&asked);
