@@ -1,7 +1,8 @@
-/* A thread that waits in a chain of functions: main() calls first() or second(), and both call take(). That calls no other
- * function, so that on AArch64 it does not store its return address. The argument is how many times it waits in each
- * chain; each time, another process writes a byte 20 ms after the thread is blocked. Markers report the number of the
- * round, and a task for each. */
+/* A thread that waits in chains of functions: main() calls first() or second(), and both call take(). That calls no other
+ * function, so that on AArch64 it does not store its return address. Then main() calls outer(), and that signed_wait(),
+ * which has called another function before it waits. The argument is how many times it waits in each chain; each time,
+ * another process writes a byte 20 ms after the thread is blocked. Markers report the number of the round, and a task for
+ * each. */
 #include "whylat.h"
 
 #include <stdio.h>
@@ -17,7 +18,7 @@
 static char byte;
 
 /* read(2) within the function itself. */
-__attribute__((noinline)) static long take(long fd)
+__attribute__((always_inline)) static inline long read_byte(long fd)
 {
 #if defined(__x86_64__)
 	long result;
@@ -40,6 +41,11 @@ __attribute__((noinline)) static long take(long fd)
 #endif
 }
 
+__attribute__((noinline)) static long take(long fd)
+{
+	return read_byte(fd);
+}
+
 /* Their results are used, so that neither call is the last thing that the function does. */
 __attribute__((noinline)) static long first(long fd)
 {
@@ -49,6 +55,37 @@ __attribute__((noinline)) static long first(long fd)
 __attribute__((noinline)) static long second(long fd)
 {
 	return take(fd) - byte;
+}
+
+/* Whether return addresses are signed (pointer authentication). */
+#if defined(__aarch64__)
+#define SIGNATURE(kind) target("branch-protection=" kind),
+#else
+#define SIGNATURE(kind)
+#endif
+
+__attribute__((noinline)) static long half(long number)
+{
+	__asm__ volatile("" : "+r"(number));
+	return number / 2;
+}
+
+/* The link register leads into it when it waits, and its frame has more than that and the frame pointer. */
+__attribute__((SIGNATURE("pac-ret") noinline)) static long signed_wait(long fd)
+{
+	volatile long room[24];
+
+	room[half(fd)] = half(fd);
+	return read_byte(fd) + room[half(fd)] - half(fd);
+}
+
+/* Its return address is not signed, and lies where the stack pointer shows. */
+__attribute__((SIGNATURE("none") noinline)) static long outer(long fd)
+{
+	volatile long room[32];
+
+	room[fd] = 1;
+	return signed_wait(fd) - room[fd];
 }
 
 /* Whether a process sleeps until it is woken: proc_pid_stat(5), after the name in brackets. */
@@ -74,7 +111,7 @@ int main(int argc, char **argv)
 	if (pipe(ends) || (writer = fork()) < 0)
 		return 1;
 	if (!writer) {
-		for (int i = 0; i < 2 * rounds; i++) {
+		for (int i = 0; i < 3 * rounds; i++) {
 			while (!is_blocked(getppid()))
 				usleep(LOOK_US);
 			usleep(PAUSE_US);
@@ -86,7 +123,7 @@ int main(int argc, char **argv)
 	for (int i = 0; i < rounds; i++) {
 		WHYLAT_TASK_BEGIN(both);
 		WHYLAT_COUNTER(round, i);
-		sum += first(ends[0]) + second(ends[0]);
+		sum += first(ends[0]) + second(ends[0]) + outer(ends[0]);
 		WHYLAT_TASK_END(both);
 	}
 	printf("%ld\n", sum);

@@ -15,7 +15,7 @@ the fix. Counts that need programs had to be absent. The kernel itself counts se
 loopback. The report had to say that a timer may have sent them, and what would show it.
 
 On a path with a delay by netem, round trips had to be as long. The number of calls had to be that of a kprobe.
-A thread that reaches one system call in two ways had to have two stacks, with the functions of each. Functions that the
+A thread that waits in three chains of functions had to have three stacks, with the functions of each. Functions that the
 kernel's own tracer (function_graph) saw had to be the causes of the messages that they delayed.
 `make kernels` does all this in emulated guests and writes this page. In one more guest, with network adapters that
 have timestamps, it checks the timestamps of messages (`messages.nic`, docs/messages.md).

@@ -79,8 +79,9 @@ EMULATED_RTT_US = 2 * 20_000
 # How many of the messages that an adapter sends it must stamp.
 STAMPED_LEAST, MESSAGES_LEAST = 0.9, 97
 
-# How often `call_chain` waits in each of its two chains of functions, innermost first, in `stacks`.
-CHAINS, CHAIN_WAITS = (("take", "first", "main"), ("take", "second", "main")), 17
+# The chains of functions in which `call_chain` waits, innermost first, and how often in each, in `stacks`.
+CHAINS = (("take", "first", "main"), ("take", "second", "main"), ("signed_wait", "outer", "main"))
+CHAIN_WAITS = 17
 
 # How much of the functions' own time must have a cause.
 CATEGORISED_LEAST = 0.95

@@ -2,13 +2,14 @@
 //! frames, each a place in a file, and in the end names of functions and lines of source.
 //!
 //! ```text
-//! mappings  which file lies where in a process
-//! objects   those files, kept open: a program may be gone before its names are resolved
-//! unwind    registers and a copy of the stack → return addresses
-//! functions an address → where its function begins
-//! generated code that programs make, by the maps that they write (perf_map)
-//! frames    a stack → rows of table `stacks`
-//! symbols   places in files → rows of table `symbols`
+//! mappings   which file lies where in a process
+//! objects    those files, kept open: a program may be gone before its names are resolved
+//! signatures what their unwind tables say of signed return addresses, taken out of them
+//! unwind     registers and a copy of the stack → return addresses
+//! functions  an address → where its function begins
+//! generated  code that programs make, by the maps that they write (perf_map)
+//! frames     a stack → rows of table `stacks`
+//! symbols    places in files → rows of table `symbols`
 //! ```
 
 mod frames;
@@ -17,6 +18,7 @@ mod generated;
 mod mappings;
 mod objects;
 mod perf_map;
+mod signatures;
 mod symbols;
 mod unwind;
 

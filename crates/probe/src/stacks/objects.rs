@@ -7,9 +7,10 @@ use std::ops::{Deref, Range};
 use std::rc::Rc;
 
 use memmap2::Mmap;
-use object::{Object as _, ObjectSection as _, ObjectSegment as _};
+use object::{Architecture, Object as _, ObjectSection as _, ObjectSegment as _};
 
 use super::mappings::Mapping;
+use super::signatures;
 
 /// One file.
 #[derive(Debug)]
@@ -35,18 +36,31 @@ pub(super) struct UnwindTables {
     pub(super) text: Option<Range<u64>>,
 }
 
-/// Bytes of a mapped file.
+/// Bytes of a file.
 #[derive(Debug, Clone)]
-pub(super) struct Section {
-    data: Rc<Mmap>,
-    range: Range<usize>,
+pub(super) enum Section {
+    Mapped { data: Rc<Mmap>, range: Range<usize> },
+    Changed(Rc<[u8]>),
 }
 
 impl Deref for Section {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        &self.data[self.range.clone()]
+        match self {
+            Self::Mapped { data, range } => &data[range.clone()],
+            Self::Changed(bytes) => bytes,
+        }
+    }
+}
+
+impl Section {
+    /// Returns unwind tables without what the unwinder does not know of return addresses' signatures.
+    fn without_signatures(self) -> Self {
+        match signatures::without_signatures(&self) {
+            Some(bytes) => Self::Changed(bytes.into()),
+            None => self,
+        }
     }
 }
 
@@ -119,7 +133,7 @@ impl UnwindTables {
             let addresses = section.address()..section.address().checked_add(section.size())?;
             Some((
                 addresses,
-                Section {
+                Section::Mapped {
                     data: Rc::clone(data),
                     range,
                 },
@@ -129,9 +143,13 @@ impl UnwindTables {
             let (offset, bytes) = segment.file_range();
             (offset..offset.saturating_add(bytes), segment.address())
         });
+        let mut eh_frame = section(".eh_frame");
+        if elf.architecture() == Architecture::Aarch64 {
+            eh_frame = eh_frame.map(|(range, section)| (range, section.without_signatures()));
+        }
         Self {
             segments: segments.collect(),
-            eh_frame: section(".eh_frame"),
+            eh_frame,
             eh_frame_hdr: section(".eh_frame_hdr"),
             text: section(".text").map(|(addresses, _)| addresses),
         }
