@@ -44,6 +44,7 @@ struct epitem {
 };
 
 struct mm_struct {
+	unsigned long task_size; /* its addresses are below */
 	unsigned long start_code;
 	unsigned long end_code;
 };

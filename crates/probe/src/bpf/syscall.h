@@ -87,8 +87,8 @@ static __always_inline void syscall_registers(struct task_struct *task, struct u
 	user->lr = 0;
 }
 
-/* An address of code, as it lies on a stack. */
-static __always_inline u64 code_address(u64 word)
+/* An address of code, as it lies on a stack; the program's addresses are below `limit`. */
+static __always_inline u64 code_address(u64 word, u64 limit)
 {
 	return word;
 }
@@ -157,10 +157,13 @@ static __always_inline void syscall_registers(struct task_struct *task, struct u
 	user->lr = regs->regs[30];
 }
 
-/* Programs sign return addresses (pointer authentication); the signature is in the bits above the address. */
-static __always_inline u64 code_address(u64 word)
+/*
+ * Programs sign return addresses (pointer authentication); the signature is in the bits above the address: those from the
+ * limit of the program's addresses on, a power of two (TASK_SIZE_64 in arch/arm64/include/asm/processor.h).
+ */
+static __always_inline u64 code_address(u64 word, u64 limit)
 {
-	return word & ((1ULL << 48) - 1);
+	return word & (limit - 1);
 }
 
 #else

@@ -105,42 +105,69 @@ __noinline u64 stack_codes_hash(const struct stack_seen *seen)
 /* The innermost words of a stack that are examined for addresses of code. */
 #define STACK_WORDS 32
 
-/* Words of earlier calls there only make more numbers of one stack. */
-static __always_inline u64 stack_words_hash_of(const struct stack_seen *seen, u64 start, u64 end,
-					       u32 words)
+/* The program's own code, and the limit of its addresses. */
+struct code_range {
+	u64 start;
+	u64 end;
+	u64 limit;
+};
+
+static __always_inline struct code_range code_range_of(const struct mm_struct *mm)
 {
-	u64 hash = 0;
+	struct code_range code = {
+		.start = mm->start_code,
+		.end = mm->end_code,
+		.limit = mm->task_size,
+	};
 
-	for (u32 i = 0; i < words; i++) {
-		u64 word = code_address(((const u64 *)seen->copied)[i]);
+	return code;
+}
 
-		if (word >= start && word < end)
-			hash = stack_mix(hash, word ^ i);
-	}
+/* Adds a word of the stack or of a register if it points into the program's code: others change from call to call. */
+static __always_inline u64 stack_mix_code(u64 hash, u64 word, u32 place,
+					  const struct code_range *code)
+{
+	word = code_address(word, code->limit);
+	return word >= code->start && word < code->end ? stack_mix(hash, word ^ place) : hash;
+}
+
+/*
+ * Words of earlier calls there only make more numbers of one stack. So does the link register where a function has called
+ * another. Where it has not, the return address is in that register alone.
+ */
+static __always_inline u64 stack_words_hash_of(const struct stack_seen *seen,
+					       const struct code_range *code, u32 words)
+{
+	u64 hash = stack_mix_code(0, seen->registers.lr, words, code);
+
+	for (u32 i = 0; i < words; i++)
+		hash = stack_mix_code(hash, ((const u64 *)seen->copied)[i], i, code);
 	return hash;
 }
 
-__noinline u64 stack_words_hash(const struct stack_seen *seen, u64 start, u64 end)
+__noinline u64 stack_words_hash(const struct stack_seen *seen, const struct code_range *code)
 {
-	return seen ? stack_words_hash_of(seen, start, end, STACK_WORDS) : 0;
+	return seen && code ? stack_words_hash_of(seen, code, STACK_WORDS) : 0;
 }
 
 /* The same of samples, for which there is more time. */
 #define SAMPLE_WORDS 64
 
-__noinline u64 sample_words_hash(const struct stack_seen *seen, u64 start, u64 end)
+__noinline u64 sample_words_hash(const struct stack_seen *seen, const struct code_range *code)
 {
-	return seen ? stack_words_hash_of(seen, start, end, SAMPLE_WORDS) : 0;
+	return seen && code ? stack_words_hash_of(seen, code, SAMPLE_WORDS) : 0;
 }
 
 static __always_inline u64 stack_code_hash(struct stack_seen *seen, struct task_struct *task)
 {
 	struct mm_struct *mm = task->mm;
+	struct code_range code;
 
 	if (!mm || bpf_probe_read_user(seen->copied, STACK_WORDS * sizeof(u64),
 				       (const void *)seen->registers.sp))
 		return 0;
-	return stack_words_hash(seen, mm->start_code, mm->end_code);
+	code = code_range_of(mm);
+	return stack_words_hash(seen, &code);
 }
 
 /*
@@ -152,14 +179,6 @@ static __always_inline u64 stack_frame_pointer(const struct stack_seen *seen)
 	const struct user_registers *registers = &seen->registers;
 
 	return registers->fp - registers->sp < STACK_COPY_BYTES ? registers->fp : 0;
-}
-
-/* Adds the return address that is in a register: a function that calls no other does not store it. */
-static __always_inline u64 stack_return_mix(u64 hash, const struct stack_seen *seen)
-{
-	u64 lr = code_address(seen->registers.lr);
-
-	return lr ? stack_mix(hash, lr) : hash;
 }
 
 /* Copies as much of the thread's stack as can be read: its end may be near. */
@@ -233,7 +252,6 @@ static __always_inline u32 stack_of_program(void *ctx, struct task_struct *task,
 	key.sp = seen->registers.sp;
 	key.hash = stack_mix(stack_code_hash(seen, task), seen->registers.ip);
 	key.hash = stack_mix(key.hash, stack_frame_pointer(seen));
-	key.hash = stack_return_mix(key.hash, seen);
 	python_read(task, seen, last);
 	if (seen->code_count)
 		key.hash = stack_mix(key.hash, stack_codes_hash(seen));
@@ -273,19 +291,20 @@ static __always_inline u32 stack_of_sample(void *ctx, struct task_struct *task,
 	struct stack_seen *seen = stack_scratch_of_cpu();
 	struct mm_struct *mm = task->mm;
 	struct stack_key key = {};
+	struct code_range code;
 	u32 *known;
 	long bytes;
 
 	*ip = 0;
 	if (!seen || !mm)
 		return 0;
+	code = code_range_of(mm);
 	syscall_registers(task, &seen->registers);
 	*ip = seen->registers.ip;
 	key.sp = seen->registers.sp;
 	if (!bpf_probe_read_user(seen->copied, SAMPLE_WORDS * sizeof(u64),
 				 (const void *)seen->registers.sp))
-		key.hash = sample_words_hash(seen, mm->start_code, mm->end_code);
-	key.hash = stack_return_mix(key.hash, seen);
+		key.hash = sample_words_hash(seen, &code);
 	bytes = bpf_get_stack(ctx, seen->addresses, sizeof(seen->addresses), BPF_F_USER_STACK);
 	seen->frames = bytes > 0 ? (u32)bytes / sizeof(u64) : 0;
 	if (seen->frames >= SAMPLE_CHAIN_LEAST) {

@@ -24,6 +24,8 @@ pub(super) struct ProgramUnwinder {
     cache: CacheNative<MayAllocateDuringUnwind>,
     /// Code with tables that show the callers.
     with_tables: Vec<Range<u64>>,
+    /// The highest address of code.
+    highest: u64,
 }
 
 /// Return addresses, innermost first, and what is known of the outermost one's caller.
@@ -36,6 +38,7 @@ pub(super) struct Unwound {
 impl ProgramUnwinder {
     /// Adds a mapped file with its unwind tables.
     pub(super) fn add(&mut self, mapping: &Mapping, object: &Object) {
+        self.highest = self.highest.max(mapping.addresses.end.saturating_sub(1));
         let Some(tables) = &object.tables else {
             return;
         };
@@ -65,7 +68,7 @@ impl ProgramUnwinder {
     /// Returns the return addresses of a stack, by tables, and beyond the copied part by frame
     /// pointers.
     pub(super) fn unwind(&mut self, stack: &SeenStack, is_code: impl Fn(u64) -> bool) -> Unwound {
-        let mut registers = native(stack.registers);
+        let mut registers = native(stack.registers, self.highest);
         let mut address = FrameAddress::InstructionPointer(stack.registers.ip);
         let mut addresses = vec![stack.registers.ip];
         let mut read = |at: u64| word_at(stack, at).ok_or(());
@@ -164,7 +167,7 @@ fn word_at(stack: &SeenStack, at: u64) -> Option<u64> {
 }
 
 #[cfg(target_arch = "x86_64")]
-fn native(registers: Registers) -> UnwindRegsNative {
+fn native(registers: Registers, _highest: u64) -> UnwindRegsNative {
     UnwindRegsNative::new(registers.ip, registers.sp, registers.fp)
 }
 
@@ -173,11 +176,12 @@ fn frame_pointer(registers: &UnwindRegsNative) -> u64 {
     registers.bp()
 }
 
-/// Converts registers for the unwinder, which takes signatures (pointer authentication) from return addresses: programs
-/// have addresses of 48 bits unless they ask for others (`Documentation/arch/arm64/memory.rst` of Linux).
+/// Converts registers for the unwinder, which takes signatures (pointer authentication) from return addresses. They are in
+/// the bits above those of addresses, how many the kernel is configured for (`Documentation/arch/arm64/memory.rst` of Linux):
+/// all of the highest address of code are bits of addresses.
 #[cfg(target_arch = "aarch64")]
-fn native(registers: Registers) -> UnwindRegsNative {
-    let mask = framehop::aarch64::PtrAuthMask::from_max_known_address((1 << 48) - 1);
+fn native(registers: Registers, highest: u64) -> UnwindRegsNative {
+    let mask = framehop::aarch64::PtrAuthMask::from_max_known_address(highest.max(1));
     UnwindRegsNative::new_with_ptr_auth_mask(mask, registers.lr, registers.sp, registers.fp)
 }
 
