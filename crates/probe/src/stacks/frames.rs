@@ -48,6 +48,8 @@ pub struct Stacks {
 #[derive(Default)]
 struct SampledStacks {
     callers: HashMap<u32, Callers>,
+    /// The first number of callers: program, return addresses, code objects of Python.
+    first_numbers: HashMap<(ProgramKey, Vec<u64>, Vec<u64>), u32>,
     /// By callers and first address of the function.
     numbers: HashMap<(u32, u64), u32>,
     /// Addresses with their numbers, for which the callers are still to come.
@@ -56,6 +58,8 @@ struct SampledStacks {
 
 /// Callers of functions that samples interrupted.
 struct Callers {
+    /// The kernel has several numbers for equal ones: this is the first that came.
+    first: u32,
     time_ns: u64,
     program: ProgramKey,
     /// Return addresses, innermost first, without that of the function.
@@ -112,11 +116,16 @@ impl Stacks {
             return self.put_kernel(stack, rows);
         };
         let Unwound { addresses, caller } = self.unwind_stack(stack, program);
+        let addresses: Vec<u64> = addresses.into_iter().skip(1).collect();
+        let codes = stack.codes.clone();
+        let equal = (program, addresses.clone(), codes.clone());
+        let first = self.sampled.first_numbers.entry(equal);
         let callers = Callers {
+            first: *first.or_insert(stack.number),
             time_ns: stack.time_ns,
             program,
-            addresses: addresses.into_iter().skip(1).collect(),
-            codes: stack.codes.clone(),
+            addresses,
+            codes,
             caller,
         };
         self.sampled.callers.insert(stack.number, callers);
@@ -135,6 +144,7 @@ impl Stacks {
         }
         let known = self.sampled.callers.get(&callers);
         let program = known.map(|known| known.program);
+        let callers = known.map_or(callers, |known| known.first);
         let place = match program {
             Some(program) => self.function_start(program, address),
             None => address,
@@ -468,4 +478,45 @@ pub(crate) fn unwind_through(file: File, addresses: Range<u64>, copied: &[u8]) -
     });
     symbols::look_up(places.collect(), None);
     unwound.addresses.len()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The kernel numbers callers by words that may belong to earlier calls, too.
+    #[test]
+    fn equal_callers_have_one_stack() {
+        let start = mappings::read as fn(u32) -> Vec<Mapping> as usize as u64;
+        let program = ProgramKey {
+            pid: std::process::id(),
+            started_ns: 1,
+            execs: 0,
+        };
+        let seen = |number| SeenStack {
+            time_ns: 1,
+            number,
+            program: Some(program),
+            addresses: vec![start],
+            codes: Vec::new(),
+            registers: Registers {
+                ip: start,
+                sp: 8,
+                fp: 8,
+                lr: 0,
+            },
+            copied: Vec::new(),
+        };
+        let (mut stacks, mut rows) = (Stacks::default(), StackFrames::default());
+        stacks.put_callers(&seen(1), &mut rows);
+        stacks.put_callers(&seen(2), &mut rows);
+        let mut number = |callers, address| {
+            let sample = SampledAddress { callers, address };
+            stacks.add_sample(sample, &mut rows).expect("a stack")
+        };
+        let first = number(1, start);
+        assert_eq!(number(2, start), first);
+        assert_ne!(number(2, FIRST_SAMPLED.into()), first);
+        assert_eq!(rows.len(), 2);
+    }
 }
