@@ -27,7 +27,8 @@ PROGRAMS = ["ip", "tc"]
 BUILT_BESIDE = ["libwhylat_itt.so", "examples/causes"]
 
 # Programs in C that checks run, built for the guest.
-SOURCES = [HERE.parent / "replay/programs/slow_messages.c", HERE / "odd_sockets.c", HERE / "call_chain.c"]
+SOURCES = [HERE.parent / "replay/programs/slow_messages.c", HERE.parent / "kernel/programs/busy_register.c"]
+SOURCES += [HERE / "odd_sockets.c", HERE / "call_chain.c"]
 # What programs of tests share, testbed.h, and what programs of users include, whylat.h.
 HEADERS = [HERE.parents[1] / "crates/testbed/src", HERE.parents[1] / "include"]
 

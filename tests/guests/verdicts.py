@@ -348,8 +348,9 @@ def other_sockets(results, kind, without_bpf):
 
 
 def stacks(results, without_bpf):
-    """The waits of each chain of functions are of one stack, and its frames are those functions."""
-    for step in ("run", "validate") if without_bpf else ("run", "validate", "report"):
+    """The waits of each chain of functions are of one stack, and its frames are those functions. Those at one place are of one
+    stack, whatever registers hold."""
+    for step in ("run", "validate", "busy") if without_bpf else ("run", "validate", "busy", "report", "busy.waits"):
         output = results[f"stacks.{step}.err"].strip().splitlines()
         demand(int(results[f"stacks.{step}.code"]) in (0, RECORDS_LOST), f"{step}: {output[-1:]}")
     if without_bpf:
@@ -362,6 +363,9 @@ def stacks(results, without_bpf):
         there = ", ".join(" < ".join(map(str, functions(group))) for group in report["groups"])
         demand(len(seen) == 1, f"{len(seen)} stacks begin with {' < '.join(chain)}: {there}")
         demand(near(seen[0], CHAIN_WAITS, lost), f"{seen[0]} waits in {' < '.join(chain)}, not {CHAIN_WAITS}")
+    sleeps = [row for row in csv.DictReader(results["stacks.busy.waits.out"].splitlines()) if row["kind"] == "sleep"]
+    numbers = {row["stack"] for row in sleeps}
+    demand(len(sleeps) > 1 and len(numbers) == 1 and all(numbers), f"{len(sleeps)} sleeps have stacks {numbers}")
 
 
 def markers(results, without_bpf):

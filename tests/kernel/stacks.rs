@@ -16,6 +16,9 @@ use testbed::{compile_c, finish, program, record_command, root};
 const STACKS: &str = include_str!("programs/stacks.cc");
 const ROUNDS: usize = 101;
 
+/// Waits at one place with any values in registers of frames.
+const BUSY_REGISTER: &str = include_str!("programs/busy_register.c");
+
 /// The waits by stack of the program, compiled with these options.
 fn by_stack(options: &[&str], depth: usize) -> Vec<Value> {
     let scratch = tempfile::tempdir().expect("a directory");
@@ -169,33 +172,7 @@ fn stacks_of_rust_program_are_complete() {
     assert_eq!(text(&naps["stack"], "caller"), "none", "{naps:#?}");
 }
 
-/// Waits at one place, each time with another value in the register of frame pointers.
-#[cfg(target_arch = "x86_64")]
-const BUSY_REGISTER: &str = r#"
-#include <stdint.h>
-#include <sys/syscall.h>
-#include <time.h>
-
-static long wait_with(uint64_t value, const struct timespec *length)
-{
-    long number = SYS_nanosleep;
-    __asm__ volatile("xchg %0, %%rbp\n syscall\n xchg %0, %%rbp"
-                     : "+r"(value), "+a"(number)
-                     : "D"(length), "S"(0)
-                     : "rcx", "r11", "memory");
-    return number;
-}
-
-int main(void)
-{
-    struct timespec length = {0, 1000000};
-    for (uint64_t value = 1; value <= 203; value++)
-        wait_with(value * 0x10001, &length);
-}
-"#;
-
 /// A program without frame pointers uses their register for anything.
-#[cfg(target_arch = "x86_64")]
 #[test]
 fn one_place_is_one_stack_whatever_the_register_of_frame_pointers_holds() {
     if !root() {
