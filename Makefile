@@ -13,7 +13,7 @@ TESTS   := --lib --bins --tests
 # Cargo takes what was compiled without this wrapper for the same.
 export RUSTC_WRAPPER ?= $(CURDIR)/scripts/compile-test
 
-.PHONY: demo test compile-tests test-packages replay accuracy delayed-acks kernels faults faults-quick fuzz packages packages-arm64 package-check \
+.PHONY: demo test compile-tests test-packages replay accuracy delayed-acks kernels faults faults-quick fuzz packages packages-arm64 package-check package-check-arm64 \
 	bench build agent-s3 otlp-collector agent-kills viewer viewer-check viewer-faults viewer-bench fmt lint words imports features setup setup-test \
 	setup-captures check-tools unit kernel kernel-pairs run-kernel-pairs kernel-alone golden perfetto-check fleet-check chart fleet-engines fleet-live clean
 
@@ -176,9 +176,11 @@ agent-kills: setup-test build fleet/.venv/dev
 
 # The release binary on four of Debian's kernels, on one with network adapters, and, compiled for it, on one for AArch64, in
 # emulated guests: ten minutes at most. Needs qemu; fetches the kernels, and a qemu that has such adapters, by this machine's
-# own apt when it is first run.
+# own apt when it is first run. The crates of the example are compiled as packaging/program compiles them.
 kernels: setup-test build
 	$(cargo) build $(PROFILE) --workspace --example causes
+	CARGO_PROFILE_RELEASE_LTO=false scripts/cross $(cargo) rustc $(PROFILE) --package whylat-diagnose --example causes -- \
+		-C target-feature=+crt-static
 	arm64=$$(scripts/cross packaging/program) && python3 tests/guests/run.py --arm64 "$$arm64" --output docs/kernels.md
 
 # What is given to users: .deb, .rpm and an archive, in target/packages; and whether they install and work where
@@ -191,6 +193,10 @@ packages-arm64: setup
 
 package-check: packages
 	packaging/check target/packages
+
+# What holds of those for AArch64 without such a machine: `make kernels` records there.
+package-check-arm64: packages-arm64
+	packaging/check target/packages-arm64
 
 # Breaks what whylat depends on, one thing after the other, as root: half an hour and more, and an hour more with HOUR=1.
 # Writes the table of docs/reliability.md.

@@ -129,6 +129,11 @@ def unpacked(path):
         }
 
 
+def beside(binary):
+    """The paths of what is taken along with the program."""
+    return [pathlib.Path(binary).parent / name for name in BUILT_BESIDE]
+
+
 def initramfs(guest, binaries, checks):
     """The guest's whole file system, as an archive that the kernel unpacks."""
     files = {
@@ -136,10 +141,9 @@ def initramfs(guest, binaries, checks):
         "checks": checks.encode(),
         "bin/busybox": guest.programs.find("busybox").read_bytes(),
     }
-    beside = [pathlib.Path(binaries[0]).parent / name for name in BUILT_BESIDE]
     programs = [*binaries, *(guest.programs.find(name) for name in PROGRAMS)]
     programs += [guest.adapters / "usr/sbin/hwstamp_ctl"] if guest.adapters else []
-    for program in programs + [path for path in beside if path.exists()]:
+    for program in programs + [path for path in beside(binaries[0]) if path.exists()]:
         path = pathlib.Path(program)
         files[f"usr/bin/{path.name}"] = path.read_bytes()
         for place, library in guest.programs.libraries(path):
