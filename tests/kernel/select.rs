@@ -267,12 +267,9 @@ fn sockets_of_all_namespaces_are_recorded() {
     }
 }
 
-/// `whylat run` records the command's children and grandchildren, and nobody else.
-#[test]
-fn children_of_the_command_are_recorded() {
-    if !root() {
-        return;
-    }
+/// Runs a command with these options: two clients, a child and a grandchild. Returns the ends of their connections and of the
+/// server's, by who is recorded: targets and peers.
+fn run_two_clients(options: &[&str]) -> RunEnds {
     let site = Site::loopback("cubic");
     let (server, port) = site.serve("reply-server --connections 2");
     let mut other = Pair::start(&site.client);
@@ -289,23 +286,56 @@ fn children_of_the_command_are_recorded() {
     let mut command = site.client.command(program());
     command.args(["run", "--as-root", "--output"]);
     command.arg(scratch.path().join("r.whylat"));
+    command.args(options);
     command.args(["--", "sh", "-c", &script]);
     other.go();
     finish(&mut command).assert_status(0);
     other.finish();
     let servers = server.finish().expect("truth");
-    let cookies: BTreeSet<u64> = [1, 2]
-        .map(|n| {
-            let text = fs::read_to_string(format!("{}.{n}", truths.display())).expect("truth");
-            let truth: Value = serde_json::from_str(&text).expect("JSON");
-            number(&truth, "/connections/0/cookie")
-        })
-        .into();
+    let clients = [1, 2].map(|n| {
+        let text = fs::read_to_string(format!("{}.{n}", truths.display())).expect("truth");
+        let truth: Value = serde_json::from_str(&text).expect("JSON");
+        number(&truth, "/connections/0/cookie")
+    });
+    let servers = [0, 1].map(|n| number(&servers, &format!("/connections/{n}/cookie")));
     let report = Report::from_scratch(scratch);
     report.assert_whole();
-    assert_eq!(chosen(&report, "target"), cookies);
-    let peers = [0, 1].map(|n| number(&servers, &format!("/connections/{n}/cookie")));
-    assert_eq!(chosen(&report, "peer"), BTreeSet::from(peers));
+    RunEnds {
+        clients: clients.into(),
+        servers: servers.into(),
+        targets: chosen(&report, "target"),
+        peers: chosen(&report, "peer"),
+    }
+}
+
+/// Cookies of a recording of two clients.
+struct RunEnds {
+    clients: BTreeSet<u64>,
+    servers: BTreeSet<u64>,
+    targets: BTreeSet<u64>,
+    peers: BTreeSet<u64>,
+}
+
+/// `whylat run` records the command's children and grandchildren, and nobody else if that is asked for.
+#[test]
+fn children_of_the_command_are_recorded() {
+    if !root() {
+        return;
+    }
+    let ends = run_two_clients(&["--follow", "none"]);
+    assert_eq!(ends.targets, ends.clients);
+    assert_eq!(ends.peers, ends.servers);
+}
+
+/// `whylat run` records the processes of this host that serve the command's, too.
+#[test]
+fn run_records_servers_of_the_command() {
+    if !root() {
+        return;
+    }
+    let ends = run_two_clients(&[]);
+    assert_eq!(ends.targets, &ends.clients | &ends.servers);
+    assert!(ends.peers.is_empty(), "{:?}", ends.peers);
 }
 
 /// The server is only the other end of what was asked for: nothing holds either end, so its ledger

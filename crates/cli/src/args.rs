@@ -68,10 +68,15 @@ impl RecordArgs {
                 Some(budget)
             }
         };
-        let follow = matches!(follow, Some(FollowScope::Host));
-        if follow {
-            check_follow(detail, budget.is_some(), &target);
-        }
+        let follow = match (follow, refuse_follow(detail, budget.is_some(), &target)) {
+            (Some(FollowScope::Host), Some(text)) => {
+                clap::Error::raw(ErrorKind::ArgumentConflict, text).exit()
+            }
+            (Some(FollowScope::Host), None) => true,
+            (Some(FollowScope::None), _) => false,
+            // who names processes names all that are wanted
+            (None, refused) => refused.is_none() && matches!(target, ::record::Target::Command(_)),
+        };
         let output = self.to.path()?.map_or_else(
             || default_output(&profile.output_dir.unwrap_or_default()),
             Path::to_owned,
@@ -118,28 +123,29 @@ fn check_budget(detail: Detail, target: &::record::Target) {
     }
 }
 
-/// Ends the program, as clap does, if the recording does not show who serves a connection, or records all servers
-/// anyway.
-fn check_follow(detail: Detail, has_budget: bool, target: &::record::Target) {
-    let refuse = |text: &str| clap::Error::raw(ErrorKind::ArgumentConflict, text).exit();
+/// Returns why nobody can be followed: the recording does not show who serves a connection, or records all servers anyway.
+fn refuse_follow(
+    detail: Detail,
+    has_budget: bool,
+    target: &::record::Target,
+) -> Option<&'static str> {
     if matches!(detail, Detail::Stats) {
-        refuse(
+        return Some(
             "--follow needs calls, and this detail does not record them\n\
              hint: add --detail waits, or --follow none\n",
         );
     }
     if has_budget {
-        refuse(
+        return Some(
             "--follow and --budget exclude each other: the budget is for the target alone\n\
              hint: --budget none, or --follow none\n",
         );
     }
-    if matches!(target, ::record::Target::All | ::record::Target::Port(_)) {
-        refuse(
-            "--follow needs processes: --all and --port record both ends of connections on this host anyway\n\
-             hint: -p, --comm, --cgroup, --container or --pod, or --follow none\n",
-        );
-    }
+    let records_servers = matches!(target, ::record::Target::All | ::record::Target::Port(_));
+    records_servers.then_some(
+        "--follow needs processes: --all and --port record both ends of connections on this host anyway\n\
+         hint: -p, --comm, --cgroup, --container or --pod, or --follow none\n",
+    )
 }
 
 /// Returns `whylat-20261121T203000Z.whylat` in `dir`, with `-2` and so on if it exists.

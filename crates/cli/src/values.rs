@@ -19,11 +19,13 @@ pub(crate) struct ProfileOptions {
     /// How much to record; each level includes the ones before [default: waits]
     #[arg(long, value_enum)]
     pub(crate) detail: Option<Detail>,
-    /// `host`: also record the processes of this host that serve the target's connections [default: none]
+    /// `host`: also record the processes of this host that serve the target's connections [default: host for `run`, none
+    /// for `record`]
     ///
     /// Also the processes that serve theirs, and so on: at most 64 at a time. A process is recorded from its first call
     /// for such a connection (TCP, UNIX stream sockets). Its children are not recorded. Recording slows these processes
-    /// as much as the target. Needs `--detail calls` or more.
+    /// as much as the target: `none` leaves them alone. Needs `--detail calls` or more, and no `--budget`: else the default
+    /// of `run` is `none`, too.
     #[arg(
         long,
         value_enum,
