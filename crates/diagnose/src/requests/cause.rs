@@ -11,6 +11,9 @@ use super::service::Side;
 use super::trail::StepSubject;
 use crate::waits::{KernelPurpose, StackPurpose};
 
+/// Events after a wait in which others that continue it are searched.
+const CONTINUED_MOST: usize = 16;
+
 /// Meaning of a wait for a request.
 pub(super) enum Cause {
     /// The time goes to this.
@@ -127,6 +130,9 @@ impl PathFinder<'_> {
             WaitObject::Child => RequestPart::Process,
             WaitObject::Sleep => RequestPart::Timer,
             WaitObject::PageFault => RequestPart::Memory,
+            WaitObject::File if wait.is_file_lock => {
+                return self.cause_of_file_lock(thread, wait);
+            }
             WaitObject::File => RequestPart::Disk,
             WaitObject::Datagram | WaitObject::Socket | WaitObject::Connection => {
                 RequestPart::Upstream
@@ -142,6 +148,7 @@ impl PathFinder<'_> {
     /// the hand-over of the request.
     fn cause_of_futex(&self, context: &PathContext, thread: ThreadId, wait: &ThreadWait) -> Cause {
         let (home, since_ns) = context.home;
+        let wait = &self.last_of_same(thread, wait);
         let had_it = thread == home && wait.start_ns >= since_ns;
         let other = self.followed_thread(thread, wait);
         match other {
@@ -172,6 +179,17 @@ impl PathFinder<'_> {
                 },
             ),
             None => Cause::Part(RequestPart::Lock, about),
+        }
+    }
+
+    /// Returns the cause of a wait for the lock of a file: what its holder waited for, or the process that had it.
+    fn cause_of_file_lock(&self, thread: ThreadId, wait: &ThreadWait) -> Cause {
+        let is_of_other = self.followed_thread(thread, wait).is_none();
+        match self.cause_of_lock(thread, wait) {
+            Cause::Part(RequestPart::Lock, about) if is_of_other => {
+                Cause::Part(RequestPart::Process, about)
+            }
+            cause => cause,
         }
     }
 
@@ -210,6 +228,7 @@ impl PathFinder<'_> {
     /// time limit, or unknown.
     fn cause_of_set(&self, context: &PathContext, thread: ThreadId, wait: &ThreadWait) -> Cause {
         let (home, since_ns) = context.home;
+        let wait = &self.last_of_same(thread, wait);
         match self.followed_thread(thread, wait) {
             Some(other) if thread == home && wait.start_ns >= since_ns => Cause::Helper(other),
             Some(other) => Cause::Handover(other),
@@ -221,6 +240,31 @@ impl PathFinder<'_> {
                 Waker::Interrupt | Waker::Unseen => Cause::Idle,
             },
         }
+    }
+
+    /// Returns the wait, or the last of those that continue it: the thread waits on for the same. A signal ends a wait without a
+    /// time limit: PostgreSQL looks for deadlocks so, a second after a wait for a lock began. A time limit ends a wait for a futex:
+    /// MariaDB does so.
+    fn last_of_same(&self, thread: ThreadId, wait: &ThreadWait) -> ThreadWait {
+        let own = self.history.get(thread);
+        let later = (own.event_count_until(wait.woken_ns)..).map_while(|number| own.event(number));
+        let mut last = *wait;
+        for event in later.take(CONTINUED_MOST) {
+            let may_go_on = last.is_endless || last.object == WaitObject::Futex;
+            let is_over = last.waker != Waker::Interrupt || last.is_ready || !may_go_on;
+            match event.kind {
+                _ if is_over => break,
+                ThreadEventKind::Call(_) => break,
+                ThreadEventKind::Preemption(_) => {}
+                ThreadEventKind::Wait(it) if it.start_ns <= wait.start_ns => {}
+                ThreadEventKind::Wait(it) if (it.object, it.stack) == (wait.object, wait.stack) => {
+                    last = it;
+                }
+                ThreadEventKind::Wait(_) => break,
+            }
+        }
+        let start_ns = wait.start_ns;
+        ThreadWait { start_ns, ..last }
     }
 
     /// Returns the cause of a wait for another process: its thread, a timer, or the process.

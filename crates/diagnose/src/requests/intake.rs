@@ -3,6 +3,7 @@
 use table::tables::{Calls, OnCpuSamples, Preemptions, Waits};
 use table::{Columns, WaitObject};
 
+use super::file_lock::is_file_lock;
 use super::functions::ThreadSample;
 use super::history::{Target, ThreadPreemption, ThreadWait};
 use super::request_table::{ROWS_KEPT, RequestTable, Row, SOURCES, Source};
@@ -101,7 +102,9 @@ impl RequestTable {
             stack: rows.stack[row],
             kernel,
             is_output: kernel == KernelPurpose::Output || is_output(rows, row),
+            is_file_lock: is_file_lock(rows, row),
             until_ns: rows.limit_ns[row].map(|limit_ns| start_ns.saturating_add(limit_ns)),
+            is_endless: is_endless(rows, row),
         }
     }
 
@@ -197,6 +200,16 @@ impl RequestTable {
             self.rows = rows;
         }
     }
+}
+
+/// System calls with a time limit that is no column of `waits`, by their numbers on x86-64 and on ARM64: epoll_pwait2, ppoll.
+const UNSEEN_LIMITS: [i32; 3] = [441, 271, 73];
+
+/// Returns whether a wait for descriptors has no time limit.
+fn is_endless(rows: &Waits, row: usize) -> bool {
+    let is_set = matches!(rows.kind[row], WaitObject::Epoll | WaitObject::Poll);
+    let is_seen = rows.syscall[row].is_some_and(|it| !UNSEEN_LIMITS.contains(&it));
+    is_set && is_seen && rows.limit_ns[row].is_none()
 }
 
 /// Returns whether a thread waited for room for its output, by its system call. A disk makes a

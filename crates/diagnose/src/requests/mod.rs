@@ -17,6 +17,7 @@
 //! thread_event  a wait, a call, or time that a thread was kept from running
 //! history   what threads did lately
 //! cpu_lack  when they could run and had no CPU
+//! file_lock waits for the lock of a file
 //! holder    what the thread that held a lock waited for
 //! owner     which request a thread had to do with, of several at once
 //! path      backward over waits and wakers: the critical path; path_finder: its inputs; position: a place on it
@@ -74,6 +75,7 @@ mod endpoint;
 mod evidence;
 mod exchange;
 mod exchanges;
+mod file_lock;
 pub mod functions;
 mod history;
 mod holder;

@@ -44,8 +44,12 @@ pub struct ThreadWait {
     pub kernel: KernelPurpose,
     /// It waited for room for what it wrote.
     pub is_output: bool,
+    /// It waited for the lock of a file.
+    pub is_file_lock: bool,
     /// Of epoll and poll: when its time limit passes; `None`: none, or not known.
     pub until_ns: Option<u64>,
+    /// It has no time limit: only a signal ends it with nothing ready.
+    pub is_endless: bool,
 }
 
 #[cfg(test)]
@@ -65,7 +69,9 @@ impl ThreadWait {
             stack: None,
             kernel: KernelPurpose::Unknown,
             is_output: false,
+            is_file_lock: false,
             until_ns: None,
+            is_endless: false,
         }
     }
 }

@@ -8,6 +8,7 @@ use table::tables::Waits;
 use table::{Rows, TableConsumer, TableId};
 
 use super::digest::RecordingDigest;
+use crate::requests::file_lock::is_file_lock;
 use crate::waits::NameTable;
 
 /// Files that are kept of one thread: the first ones.
@@ -48,6 +49,9 @@ impl FileWaitDigest {
             let Some(file) = rows.device[row].zip(rows.object[row]) else {
                 continue;
             };
+            if is_file_lock(rows, row) {
+                continue;
+            }
             let files = self.threads.entry(rows.tid[row]).or_default();
             if files.len() < FILES_MOST || files.contains_key(&file) {
                 // from then on it waited for a CPU
