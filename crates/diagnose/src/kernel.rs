@@ -6,6 +6,10 @@ pub const TCP_DELACK_MIN_NS: u64 = 40_000_000;
 /// `TCP_DELACK_MAX`, HZ / 5: the longest, ns.
 pub const TCP_DELACK_MAX_NS: u64 = 200_000_000;
 
+/// `TCP_RTO_MIN`, HZ / 5: the shortest retransmission timeout, and so the shortest time after which the kernel sends what a
+/// cork holds (`tcp_check_probe_timer()`), ns.
+pub const TCP_RTO_MIN_NS: u64 = 200_000_000;
+
 /// The longest jiffy that the kernel can be built with (HZ = 100), ns: timers tick no finer.
 pub const LONGEST_JIFFY_NS: u64 = 10_000_000;
 

@@ -12,6 +12,7 @@ macro_rules! for_each_rule {
         $then! {
             nagle_delayed_ack::NagleDelayedAck,
             delayed_ack::DelayedAck,
+            cork_delay::CorkDelay,
             send_buffer_limited::SendBufferLimited,
             receive_buffer_limited::ReceiveBufferLimited,
             slow_reader::SlowReader,
@@ -64,6 +65,7 @@ macro_rules! for_each_request_rule {
             lock_wait::LockWait,
             process_wait::ProcessWait,
             timer_wait::TimerWait,
+            slow_start_after_idle::SlowStartAfterIdle,
             application_window::ApplicationWindow,
             serial_round_trips::SerialRoundTrips,
             remote_slow::RemoteSlow,

@@ -63,7 +63,7 @@ impl<'a> RequestEvidence<'a> {
     }
 
     /// Returns a recorded end of a connection.
-    pub(super) fn endpoint(&self, id: EndpointId) -> &'a Endpoint {
+    pub(in crate::requests) fn endpoint(&self, id: EndpointId) -> &'a Endpoint {
         self.table.endpoints.get(id)
     }
 

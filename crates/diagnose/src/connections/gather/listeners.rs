@@ -2,11 +2,10 @@
 
 use table::tables::Listener;
 
+use crate::kernel::TCP_RTO_MIN_NS;
+
 /// A client sends its SYN again after this (TCP_TIMEOUT_INIT, RFC 6298).
 const TCP_TIMEOUT_INIT_NS: u64 = 1_000_000_000;
-/// After a refused last ACK the client's data waits for a timer of this or more; without data, for the
-/// server's SYN-ACK, which comes again after TCP_TIMEOUT_INIT.
-const TCP_RTO_MIN_NS: u64 = 200_000_000;
 /// Most packets that a client sends in such a wait: the last ACK, a first window (TCP_INIT_CWND) and a
 /// tail-loss probe (tcp_send_loss_probe()). Each meets the full queue (tcp_check_req()) and counts.
 const PACKETS_EACH: u64 = 1 + 10 + 1;
@@ -117,7 +116,8 @@ impl ListenDrops {
 }
 
 impl ListenerDigest {
-    /// Returns the least that clients waited together, ns.
+    /// Returns the least that clients waited together, ns. After a refused last ACK the client's data waits for the
+    /// retransmission timer; without data, for the server's SYN-ACK, which comes again after TCP_TIMEOUT_INIT.
     pub fn least_wait_ns(&self) -> u64 {
         let syns = self.drops.refused_syns;
         let flights = (self.drops.refused - syns).div_ceil(PACKETS_EACH);

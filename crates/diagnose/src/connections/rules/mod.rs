@@ -5,6 +5,7 @@
 //! A rule fires on harm, and names what it excluded. Its page is `docs/findings/NAME.md`.
 
 mod burst_after_idle;
+mod cork_delay;
 mod cpu_contention;
 mod delayed_ack;
 mod delayed_ack_after_timeout;

@@ -1,6 +1,9 @@
 //! Lost data was repaired only by a timer: the retransmission timeout (200 ms or more on Linux)
 //! or the tail-loss probe. Until then nothing was acknowledged. Where the same losses cost more by a
 //! small window, that is the finding (`fast_retransmits`), and the stalls are its evidence.
+//!
+//! A connection may end so: nothing of the other end arrives any more, and the retransmissions go on until the program or the
+//! kernel gives up. Then the path or the other host is gone for it, and other fixes help.
 
 use table::Stage;
 
@@ -17,6 +20,19 @@ use crate::units::count;
 
 /// The rule `retransmit_timeouts`.
 pub struct RetransmitTimeouts;
+
+/// One retransmission may be lost by chance; after two without an answer more than chance is at work.
+const UNANSWERED_LEAST: u8 = 2;
+
+/// Returns how many timeouts in a row nothing answered when the connection, or the recording, ended; `None`: an answer came.
+fn unanswered_timeouts(case: &Case) -> Option<u8> {
+    let last = case.own.last_sample()?;
+    let is_longest = case.own.gathered.events.stuck_segment().is_some_and(|it| {
+        let unanswered_ns = last.time_ns.saturating_sub(it.since_ns);
+        unanswered_ns * 2 >= case.stalled_ns()
+    });
+    Some(last.backoff).filter(|backoff| *backoff >= UNANSWERED_LEAST && is_longest)
+}
 
 impl Rule for RetransmitTimeouts {
     fn id(&self) -> RuleId {
@@ -73,16 +89,30 @@ impl Rule for RetransmitTimeouts {
                 ExcludableCause::SendBuffer,
             ]),
             could_not_see: blind,
-            advice: advice([
-                "Find where the path loses data: `ip -s link` and `tc -s qdisc` on both hosts, then the \
+            advice: match unanswered_timeouts(case) {
+                Some(_) => advice(GONE),
+                None => advice([
+                    "Find where the path loses data: `ip -s link` and `tc -s qdisc` on both hosts, then the \
                     switches between them. Look for bursts, full queues, and paths that fail.",
-                "With few segments in flight TCP cannot detect loss by duplicate ACKs. Use fewer \
+                    "With few segments in flight TCP cannot detect loss by duplicate ACKs. Use fewer \
                  connections, so that each has more in flight.",
-                "On a short path that you control, a lower timeout helps: `ip route change … rto_min \
+                    "On a short path that you control, a lower timeout helps: `ip route change … rto_min \
                  20ms`.",
-            ]),
+                ]),
+            },
             win: WinBasis::HarmGone("nothing is lost"),
             confidence,
+        }
+    }
+
+    fn headline_of_worst(&self, finding: &Finding, worst: &Case) -> String {
+        match unanswered_timeouts(worst) {
+            Some(_) => format!(
+                "{} acknowledged nothing any more: data was retransmitted until the end — cost {}.",
+                finding.subject.remote,
+                of_life(finding)
+            ),
+            None => self.headline(finding),
         }
     }
 
@@ -102,8 +132,22 @@ impl Rule for RetransmitTimeouts {
     }
 }
 
+/// Fixes if nothing of the other end arrives any more.
+const GONE: [&str; 3] = [
+    "A firewall, a NAT or a load balancer on the path may have forgotten the connection: they do so after some idle time, without \
+     notice. Send keepalives sooner (SO_KEEPALIVE and TCP_KEEPIDLE, or net.ipv4.tcp_keepalive_time), or close idle connections \
+     before that time.",
+    "Or the other host is down, or its link: `ping` it, and read its log. Its program alone cannot be the cause: its kernel would \
+     acknowledge the data.",
+    "Give up sooner, and connect again: TCP_USER_TIMEOUT (tcp(7)), or a time limit for each request. Linux alone gives up after \
+     15 minutes or more (net.ipv4.tcp_retries2).",
+];
+
 fn collect_facts(case: &Case, stalled_ns: u64) -> Vec<Fact> {
     let mut facts = stall_facts(case, stalled_ns);
+    let unanswered = unanswered_timeouts(case).map(u64::from);
+    let label = "timeouts in a row that nothing answered until the end";
+    facts.extend(unanswered.map(|number| sum("unanswered_timeouts", number, label)));
     let samples = &case.own.gathered.samples;
     let rto_ns = samples.first_rto_us.map(|us| u64::from(us) * 1_000);
     let counted = |name, value: Option<u64>, label| value.map(|n| sum(name, n, label));

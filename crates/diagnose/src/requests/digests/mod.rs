@@ -8,6 +8,7 @@ pub mod file_waits;
 pub mod functions;
 pub mod name_servers;
 pub mod udp_drops;
+pub mod window_restarts;
 
 use std::rc::Rc;
 
@@ -21,6 +22,7 @@ use file_waits::FileWaitDigest;
 use functions::FunctionDigest;
 use name_servers::NameServerDigest;
 use udp_drops::UdpDropDigest;
+use window_restarts::WindowRestartDigest;
 
 macro_rules! digests {
     ($($(#[doc = $doc:literal])+ $field:ident: $digest:ty),+ $(,)?) => {
@@ -67,4 +69,6 @@ digests! {
     name_servers: NameServerDigest,
     /// Datagrams that this host dropped.
     udp_drops: UdpDropDigest,
+    /// Congestion windows that were small again after a pause.
+    window_restarts: WindowRestartDigest,
 }

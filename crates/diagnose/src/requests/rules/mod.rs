@@ -26,6 +26,7 @@ mod reset_by_peer;
 mod rule;
 mod serial_round_trips;
 pub(crate) mod shared;
+mod slow_start_after_idle;
 mod timer_wait;
 mod udp_drops;
 mod uneven_workers;
