@@ -172,15 +172,20 @@ fn quota_rows_match_cgroup_statistics() {
         .iter()
         .filter(|row| row.quota_used_up == Some(true))
         .collect();
-    // the kernel counts a period in which several threads used up the quota once, and late periods together
+    // the kernel counts a period in which several threads used up the quota once, and late periods together. It also counts one
+    // that ended while the thread waited for a CPU that a neighbour had: that is no wait for the quota
     let (periods, time_ns) = (group.stat("nr_throttled "), group.stat("throttled_time "));
     let found = throttled.len() as u64;
-    assert!(periods >= 10, "{periods}");
+    let others = rows.len() as u64 - found;
     assert!(
-        found <= periods + 1 && periods <= found + 2,
-        "{found} rows, {periods} periods: {throttled:#?}"
+        periods >= 10 && found > 0,
+        "{periods} periods, {found} rows"
     );
-    let off_ns: u64 = throttled.iter().map(|row| row.off_cpu_ns).sum();
+    assert!(
+        found <= periods + 1 && periods <= found + others + 2,
+        "{found} rows, {periods} periods: {rows:#?}"
+    );
+    let off_ns: u64 = rows.iter().map(|row| row.off_cpu_ns).sum();
     assert!(
         off_ns >= time_ns - time_ns / 50,
         "{off_ns} ns recorded, {time_ns} ns in cpu.stat"
