@@ -181,7 +181,9 @@ impl CheckArgs {
         let program = std::env::current_exe().context("cannot find whylat's own program file")?;
         let mut recorder = Command::new(program);
         recorder
-            .args(["run", "--no-report", "--force", "--output"])
+            // counts are of the command alone
+            .args(["run", "--no-report", "--force", "--follow", "none"])
+            .arg("--output")
             .arg(path);
         if self.as_root {
             recorder.arg("--as-root");
