@@ -8,7 +8,7 @@ use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
 use libbpf_rs::{MapType, OpenObject};
 
 use super::links::AttachedLinks;
-use super::netns_walk::NetnsWalks;
+use super::netns_walker::NetnsWalks;
 use super::select::{LoadOptions, OutputMode, Selection};
 use super::window_hooks::WindowHooks;
 use super::{Hooks, follow, log, walk};

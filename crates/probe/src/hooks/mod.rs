@@ -50,7 +50,7 @@ pub use drain::Drainer;
 pub use follow::{FOLLOW, FollowCounts};
 use links::AttachedLinks;
 pub use load::Storage;
-use netns_walk::NetnsWalks;
+use netns_walker::NetnsWalks;
 pub use select::Selection;
 pub use walk::{WALK_LEVEL_MOST, WalkCounts, WalkOf};
 pub use window_hooks::HookTimes;

@@ -1,7 +1,6 @@
 //! Walks over recorded sockets. Where the kernel has iterators over maps, a walk is over the sockets that have a storage.
 //! Else it is over all sockets of each network namespace with a recorded one (`bpf/netns_walk.bpf.h`).
 
-use std::cell::OnceCell;
 use std::os::fd::AsFd;
 
 use libbpf_rs::skel::Skel;
@@ -27,40 +26,8 @@ const MAP_WALKS: [&str; 6] = [
 /// The end of the name of the program in place of a walk over a map.
 const IN_PLACE: &str = "_of_netns";
 
-/// Objects of walks, in errors.
-const WHAT: &str = "sockets of network namespaces";
-
 /// The program that ends a poll over namespaces.
 const END_POLL: &str = "end_poll";
-
-/// How walks go over network namespaces.
-#[derive(Debug, Default)]
-pub(super) struct NetnsWalks {
-    /// They do.
-    is_used: bool,
-    /// The thread that enters them, from when hooks are attached.
-    walker: OnceCell<NetnsWalker>,
-}
-
-impl NetnsWalks {
-    /// Makes what walks keep, whether they are over namespaces or not.
-    pub(super) fn new(is_used: bool) -> Self {
-        Self {
-            is_used,
-            ..Self::default()
-        }
-    }
-
-    /// Starts the thread that enters namespaces, if one is needed.
-    pub(super) fn start(&self) -> Result<(), HooksError> {
-        if self.is_used && self.walker.get().is_none() {
-            let started =
-                NetnsWalker::start().map_err(|error| HooksError::Read { what: WHAT, error })?;
-            let _ = self.walker.set(started);
-        }
-        Ok(())
-    }
-}
 
 /// Returns whether the program is one of a walk over a map, which another one can be in place of.
 pub(super) fn is_map_walk(program: &str) -> bool {

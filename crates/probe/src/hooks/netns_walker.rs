@@ -1,7 +1,7 @@
 //! A thread that runs iterators over sockets in other network namespaces. It alone keeps the capabilities to enter them;
 //! the thread that asks for walks can drop all of its own.
 
-use std::cell::Cell;
+use std::cell::{Cell, OnceCell};
 use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -12,9 +12,42 @@ use nix::time::ClockId;
 
 use crate::clock::read_ns;
 use crate::helper::{forbid_more_capabilities, keep_capabilities};
+use crate::interface::HooksError;
 use crate::iterator::run_iterator;
 use crate::netns::{self, Found, Netns};
 use crate::privileges::Capability;
+
+/// Objects of walks, in errors.
+const WHAT: &str = "sockets of network namespaces";
+
+/// How walks go over network namespaces.
+#[derive(Debug, Default)]
+pub(super) struct NetnsWalks {
+    /// They do.
+    pub(super) is_used: bool,
+    /// The thread that enters them, from when hooks are attached.
+    pub(super) walker: OnceCell<NetnsWalker>,
+}
+
+impl NetnsWalks {
+    /// Makes what walks keep, whether they are over namespaces or not.
+    pub(super) fn new(is_used: bool) -> Self {
+        Self {
+            is_used,
+            ..Self::default()
+        }
+    }
+
+    /// Starts the thread that enters namespaces, if one is needed.
+    pub(super) fn start(&self) -> Result<(), HooksError> {
+        if self.is_used && self.walker.get().is_none() {
+            let started =
+                NetnsWalker::start().map_err(|error| HooksError::Read { what: WHAT, error })?;
+            let _ = self.walker.set(started);
+        }
+        Ok(())
+    }
+}
 
 /// Capabilities of the thread: for setns(2), and for /proc/PID/ns/net of other users.
 const KEPT: [Capability; 2] = [Capability::SysAdmin, Capability::SysPtrace];
