@@ -161,7 +161,7 @@ impl Accountant {
         let waited_ns = self.trail.ns(RequestPart::Remote) - before_ns;
         self.trail
             .turn(RequestPart::Remote, RequestPart::Network, waited_ns);
-        finder.wait_own(context, since_ns, waker, &mut self.trail, 0);
+        finder.wait_own(context, since_ns, (None, waker), &mut self.trail, 0);
     }
 
     /// Accounts the time at a recorded other end, and the time on the path before and after it.

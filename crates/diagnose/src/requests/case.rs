@@ -2,6 +2,8 @@
 //! nothing. Times are those of the service's own process: what the process at the other end did with a request is judged
 //! there.
 
+use std::collections::BTreeMap;
+
 use super::endpoint::Endpoint;
 use super::evidence::{NamedThread, NamedTime, RequestEvidence};
 use super::part::{PartTimes, RequestPart};
@@ -224,6 +226,24 @@ impl<'a> ServiceCase<'a> {
     pub fn stacks(&self, part: RequestPart) -> Vec<NamedTime<String>> {
         let subjects = self.part_subjects(part);
         subjects.map_or_else(Vec::new, |it| self.evidence.stacks(&it.stacks))
+    }
+
+    /// Returns the function, with one of these texts in its name, in which most of the time of a part with stacks was spent;
+    /// `None`: threads waited elsewhere for most of it.
+    pub fn find_function(&self, part: RequestPart, parts: &[&str]) -> Option<String> {
+        let names = self.evidence.names();
+        let stacks = self.part_subjects(part)?.stacks.worst(usize::MAX);
+        let all_ns: u64 = stacks.iter().map(|it| it.blocked_ns).sum();
+        let mut functions: BTreeMap<String, u64> = BTreeMap::new();
+        for stack in stacks {
+            if let Some(function) = names.find_function(stack.number, parts) {
+                *functions.entry(function).or_default() += stack.blocked_ns;
+            }
+        }
+        let found_ns: u64 = functions.values().sum();
+        let most = functions.into_iter().max_by_key(|(_, ns)| *ns);
+        most.filter(|_| 2 * found_ns > all_ns)
+            .map(|(function, _)| function)
     }
 
     /// Returns whether the stack in which most time of a part was spent is within a function with one of these parts in its name.

@@ -324,7 +324,12 @@ impl PathFinder<'_> {
                 self.count_pace(context, wait, (begin_ns, part), at, trail);
                 trail.add(begin_ns, part, thread, about);
             }
-            Cause::Own => self.wait_own(context, begin_ns, wait.waker_thread, trail, at.depth),
+            Cause::Own => {
+                // a client's threads that wait for a server are not kept from others
+                let own = thread.filter(|_| context.side == Side::Server);
+                let threads = (own, wait.waker_thread);
+                self.wait_own(context, begin_ns, threads, trail, at.depth);
+            }
             Cause::Idle => {
                 if at.later.is_none() {
                     let part = match self.due_ns(context, at) {
@@ -385,12 +390,12 @@ impl PathFinder<'_> {
     }
 
     /// Accounts a wait for the request's own connection: the other end's threads if recorded, else
-    /// path and other end.
+    /// path and other end. `thread`: the one of a server that waits for its client.
     pub fn wait_own(
         &self,
         context: &PathContext,
         begin_ns: u64,
-        waker: Option<ThreadId>,
+        (thread, waker): (Option<ThreadId>, Option<ThreadId>),
         trail: &mut Trail,
         depth: u32,
     ) {
@@ -410,10 +415,10 @@ impl PathFinder<'_> {
         trail.add(
             trail.at_ns() - path_ns.min(left_ns),
             RequestPart::Network,
-            None,
+            thread,
             about,
         );
-        trail.add(begin_ns, RequestPart::Remote, None, about);
+        trail.add(begin_ns, RequestPart::Remote, thread, about);
     }
 
     /// Accounts time in which the request lay unread, while its thread served `behind` other

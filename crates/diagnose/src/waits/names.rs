@@ -302,6 +302,11 @@ impl NameTable {
         stack.is_some_and(|stack| stack.is_in(functions))
     }
 
+    /// Returns the innermost function of such a stack with one of these parts in its name.
+    pub(crate) fn find_function(&self, number: u32, parts: &[&str]) -> Option<String> {
+        self.stacks.stack(number)?.find_function(parts)
+    }
+
     /// Returns the row of a TCP connection.
     pub(crate) fn row(&self, conn: u64) -> Option<&Connection> {
         self.sockets.get(&conn)

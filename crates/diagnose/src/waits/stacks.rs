@@ -339,6 +339,14 @@ impl WaitStack {
         inner.any(|name| functions.iter().any(|part| name.contains(part)))
     }
 
+    /// Returns the innermost function with one of these texts in its name, without its parameters.
+    pub(super) fn find_function(&self, parts: &[&str]) -> Option<String> {
+        let has_part = |name: &str| parts.iter().any(|part| name.contains(part));
+        let mut frames = self.frames.iter();
+        let found = frames.find(|it| it.function.as_deref().is_some_and(has_part));
+        found.map(Frame::name)
+    }
+
     /// Returns the purpose of a wait at this place, by the names of functions.
     pub(super) fn purpose(&self) -> StackPurpose {
         let names = || self.frames.iter().filter_map(|it| it.function.as_deref());

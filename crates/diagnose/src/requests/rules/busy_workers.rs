@@ -64,7 +64,7 @@ fn finding(case: &ServiceCase<'_>, queued: &PartHarm, served_ns: u64) -> Request
     let (why, why_ns) = largest_part(case);
     let busy = format!(
         "busy ({} {})",
-        why.text(),
+        reason(why),
         percent(ratio_of(why_ns, served_ns))
     );
     let threads = threads(case);
@@ -97,21 +97,41 @@ fn finding(case: &ServiceCase<'_>, queued: &PartHarm, served_ns: u64) -> Request
             ],
         ),
         could_not_see: vec!["How many requests the server accepts at once.".to_owned()],
-        advice: make_advice([
-            "Start more threads or workers, as many as requests come at once. Examples: gunicorn `--workers` \
-                and `--threads`, uWSGI `processes`, php-fpm `pm.max_children`, Puma `threads`, Tomcat \
-                `maxThreads`, the size of a Java executor.",
-            "In an event loop (Node.js, asyncio), do not wait in the loop: use `await`, or another thread \
-             (`run_in_executor`, `asyncio.to_thread`).",
-            "Make the waits of the threads shorter: set a time limit, send independent requests at the same \
-                time, or keep answers in a cache.",
-        ]),
+        advice: make_advice(list_fixes(why)),
         gain: Some("a thread is always free"),
         confidence: direct_confidence(
             case,
             "the queue of each request and the waits of the threads were measured",
         ),
         ..RequestFinding::from_harm(case, queued, Remedy::Avoidable)
+    }
+}
+
+/// Returns the fixes; slow clients have one of their own.
+fn list_fixes(why: RequestPart) -> Vec<&'static str> {
+    let of_clients = "Let no client keep a thread: put a proxy that buffers whole requests before the server (nginx \
+        `proxy_request_buffering on`, its default), or use workers that wait for many clients at once (gunicorn \
+        `-k gthread` or `-k gevent`). Limit how long a client may take.";
+    let is_of_clients = matches!(why, RequestPart::Remote | RequestPart::Network);
+    let own = is_of_clients.then_some(of_clients);
+    own.into_iter().chain(FIXES).collect()
+}
+
+const FIXES: [&str; 3] = [
+    "Start more threads or workers, as many as requests come at once. Examples: gunicorn `--workers` \
+        and `--threads`, uWSGI `processes`, php-fpm `pm.max_children`, Puma `threads`, Tomcat \
+        `maxThreads`, the size of a Java executor.",
+    "In an event loop (Node.js, asyncio), do not wait in the loop: use `await`, or another thread \
+        (`run_in_executor`, `asyncio.to_thread`).",
+    "Make the waits of the threads shorter: set a time limit, send independent requests at the same \
+        time, or keep answers in a cache.",
+];
+
+/// Returns in words what a thread of a server waits for: its other end is the client.
+fn reason(part: RequestPart) -> &'static str {
+    match part {
+        RequestPart::Remote | RequestPart::Network => "waiting for a client",
+        other => other.text(),
     }
 }
 

@@ -1,11 +1,13 @@
 //! Attempts to connect fail: refused, without an answer, without a local port, or without a way there.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 
 use super::rule::{
     ProgramVerdict, Remedy, RequestDoubt, RequestFinding, RequestRule, RequestVerdict,
 };
 use super::shared::{make_advice, number, time_fact};
+use crate::kernel::{TCP_DELACK_MIN_NS, TCP_TIMEOUT_INIT_NS};
 use crate::report::severity::held_up;
 use crate::report::{Confidence, ConfidenceLevel, Fact, FindingSubject, RuleId};
 use crate::requests::digests::failed_connects::FailedAttempts;
@@ -94,6 +96,29 @@ impl FailureKind {
     }
 }
 
+/// Host part of the address at which clouds serve metadata to their machines.
+const METADATA: &str = "169.254.169.254:";
+
+/// Returns the fixes: for an address with a known meaning, its own come first.
+fn list_fixes(kind: FailureKind, remote: &str) -> Vec<&'static str> {
+    let mut fixes = Vec::new();
+    if remote.starts_with(METADATA) {
+        fixes.push(
+            "Clouds serve metadata at this address. Outside of them, configure the program not to ask: \
+             `AWS_EC2_METADATA_DISABLED=true`, or name the credentials and the region. In a container of EC2, set the hop \
+             limit of the metadata options to 2.",
+        );
+    }
+    if is_loopback(remote) {
+        fixes.push(
+            "`localhost` has two addresses, `::1` and `127.0.0.1`, and programs try them in turn. Let the server listen at \
+             both, or give the client the address where it listens.",
+        );
+    }
+    fixes.extend(kind.advice());
+    fixes
+}
+
 /// Judges the failed attempts of one process to one address.
 fn verdict(
     evidence: &RequestEvidence<'_>,
@@ -118,8 +143,7 @@ fn verdict(
             .saturating_sub(recorded.0.min(first_ns)),
         requests: None,
     };
-    let is_early = attempts.syn_retries == 0 && attempts.by_errno.keys().all(Option::is_none);
-    let verdict = match is_early {
+    let verdict = match is_early(attempts, remote) {
         true if held_up(harm_ns, subject.lifetime_ns) => {
             undecided_verdict(&subject, attempts, harm_ns)
         }
@@ -134,6 +158,23 @@ fn verdict(
         time,
         verdict,
     }
+}
+
+/// Returns whether the program gave up so early that an answer may have been on its way. A SYN without an answer for
+/// TCP_TIMEOUT_INIT is lost, whether or not its timer has ended by then. Within this host an answer takes microseconds.
+fn is_early(attempts: &FailedAttempts, remote: &str) -> bool {
+    let due_ns = match is_loopback(remote) {
+        true => TCP_DELACK_MIN_NS,
+        false => TCP_TIMEOUT_INIT_NS,
+    };
+    let is_given_up = attempts.by_errno.keys().all(Option::is_none);
+    is_given_up && attempts.syn_retries == 0 && attempts.longest_ns < due_ns
+}
+
+/// Returns whether an address with its port is one of this host's loopback interface.
+fn is_loopback(remote: &str) -> bool {
+    let address: Option<SocketAddr> = remote.parse().ok();
+    address.is_some_and(|it| it.ip().to_canonical().is_loopback())
 }
 
 /// Returns an undecided verdict: the program gave up before a SYN was retransmitted, so an answer
@@ -230,7 +271,7 @@ fn finding(
                 .to_owned(),
             false => "The activity of threads was not recorded.".to_owned(),
         }],
-        advice: make_advice(kind.advice().iter().copied()),
+        advice: make_advice(list_fixes(kind, &subject.remote)),
         confidence: Confidence {
             level: ConfidenceLevel::High,
             because: "the kernel gave the error of each attempt".to_owned(),
@@ -280,4 +321,46 @@ fn facts(attempts: &FailedAttempts, kinds: &BTreeMap<FailureKind, u64>, harm_ns:
         ));
     }
     facts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Makes attempts that the program gave up, the longest of this duration.
+    fn given_up(longest_ns: u64) -> FailedAttempts {
+        FailedAttempts {
+            by_errno: BTreeMap::from([(None, 2)]),
+            longest_ns,
+            ..FailedAttempts::default()
+        }
+    }
+
+    #[test]
+    fn an_attempt_of_a_second_is_lost_though_its_timer_did_not_end() {
+        assert!(!is_early(&given_up(1_000_300_000), "169.254.169.254:80"));
+        assert!(is_early(&given_up(300_000_000), "169.254.169.254:80"));
+        let retried = FailedAttempts {
+            syn_retries: 1,
+            ..given_up(300_000_000)
+        };
+        assert!(!is_early(&retried, "169.254.169.254:80"));
+    }
+
+    #[test]
+    fn an_answer_within_the_host_takes_no_250_ms() {
+        for remote in ["[::1]:7307", "127.0.0.1:7307", "[::ffff:127.0.0.1]:7307"] {
+            assert!(!is_early(&given_up(250_000_000), remote), "{remote}");
+        }
+        assert!(is_early(&given_up(250_000_000), "[2001:db8::1]:80"));
+        assert!(is_early(&given_up(30_000), "[::1]:7307"));
+    }
+
+    #[test]
+    fn fixes_of_known_addresses_come_first() {
+        let first = |remote| list_fixes(FailureKind::GivenUp, remote)[0];
+        assert!(first("169.254.169.254:80").starts_with("Clouds serve metadata"));
+        assert!(first("[::1]:80").starts_with("`localhost` has two addresses"));
+        assert!(first("10.0.0.1:80").starts_with("Find where the SYN"));
+    }
 }

@@ -2,14 +2,14 @@
 
 use super::rule::{Remedy, RequestFinding, RequestRule, RequestVerdict};
 use super::shared::{
-    direct_confidence, duration_facts, make_advice, number, of_requests, of_time, rule_out,
-    time_fact,
+    direct_confidence, duration_facts, make_advice, make_fact, number, of_requests, of_time,
+    rule_out, time_fact,
 };
-use crate::report::{Fact, RuleId};
+use crate::report::{Fact, FactUnit, FactValue, RuleId};
 use crate::requests::RequestPart;
 use crate::requests::case::{PartHarm, ServiceCase};
 use crate::requests::digests::name_servers::{ProcessServers, ServerWaits};
-use crate::units::{count, duration, quantity};
+use crate::units::{count, duration, quantity, ratio_of};
 
 /// The rule `dns_slow`.
 pub struct DnsSlow;
@@ -52,8 +52,13 @@ fn finding(case: &ServiceCase<'_>, harm: &PartHarm) -> RequestFinding {
     let mut facts = vec![time_fact("dns_ns", harm.ns, "requests waited for DNS")];
     facts.extend(servers.iter().flat_map(server_facts));
     facts.extend(duration_facts(case));
+    let names_each = servers.as_ref().and_then(|it| names_of_each(case, it));
+    facts.extend(names_each.map(names_fact));
+    let names = names_each.map_or_else(String::new, |each| {
+        format!(", for {each:.0} names for each connection")
+    });
     let who = match slowest {
-        Some((server, waits)) => format!("the name server {server}{}", in_vain(&waits)),
+        Some((server, waits)) => format!("the name server {server}{}{names}", in_vain(&waits)),
         None => "name servers".to_owned(),
     };
     let mut unseen = Vec::new();
@@ -88,6 +93,7 @@ fn finding(case: &ServiceCase<'_>, harm: &PartHarm) -> RequestFinding {
         could_not_see: unseen,
         advice: make_advice(fixes(
             slowest.is_some_and(|(_, waits)| waits.unanswered > 0),
+            names_each.is_some(),
         )),
         gain: Some("names need no question"),
         confidence: direct_confidence(case, "waits within the resolver were measured"),
@@ -104,13 +110,48 @@ const FIXES: [&str; 4] = [
     "With search domains, use `ndots:1` or the full name: each domain of `search` is one more question.",
 ];
 
-/// Returns the fixes: to ask less comes first, unless answers are lost.
-fn fixes(is_lost: bool) -> [&'static str; 4] {
+/// Returns the fixes: to ask less comes first, unless answers are lost; of that, fewer names if several are tried.
+fn fixes(is_lost: bool, has_several_names: bool) -> [&'static str; 4] {
     let mut fixes = FIXES;
     if !is_lost {
         fixes.rotate_left(2);
     }
+    if has_several_names {
+        fixes.swap(0, 1);
+    }
     fixes
+}
+
+/// Returns how many names the resolver tried for each connection of the service; `None`: one, or the recording does not show
+/// it. A missing answer, a second server and a further service make more sockets for one name, too.
+fn names_of_each(case: &ServiceCase<'_>, servers: &ProcessServers) -> Option<f64> {
+    let all = servers.total();
+    let is_one_server = servers.servers.len() == 1 && all.unanswered == 0 && all.errors == 0;
+    let is_other = |other: &ServiceCase<'_>| {
+        other.key != case.key
+            && other.process() == case.process()
+            && other.part_ns(RequestPart::Dns) > 0
+    };
+    let is_only_service = !case.evidence.services().iter().any(is_other);
+    let connections = case
+        .endpoints()
+        .filter(|it| it.connect_ns.is_some())
+        .count();
+    let each = ratio_of(servers.sockets, connections as u64);
+    (is_one_server && is_only_service && each >= SEVERAL_NAMES).then_some(each)
+}
+
+/// From so many names on for each connection, a look-up tries several: most of them try two or more.
+const SEVERAL_NAMES: f64 = 1.5;
+
+/// Makes the fact of names that are tried for each connection.
+fn names_fact(each: f64) -> Fact {
+    make_fact(
+        "dns_names_each",
+        FactValue::Real(each),
+        FactUnit::Count,
+        "names for each connection: with search domains, one for each domain",
+    )
 }
 
 /// Returns ` (2 of 3 waits without an answer)`.

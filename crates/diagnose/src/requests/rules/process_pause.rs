@@ -54,8 +54,19 @@ const COLLECTORS: [&str; 18] = [
     "ZRelocate",
 ];
 
+/// Functions in which threads of HotSpot wait for memory that a collection makes free (src/hotspot/share/gc).
+const COLLECTION_WAITS: [&str; 6] = [
+    "G1CollectedHeap::",
+    "GenCollectedHeap::",
+    "ParallelScavengeHeap::",
+    "ShenandoahHeap::",
+    "ZPageAllocator::",
+    "ZHeap::",
+];
+
 /// Returns the function in which the thread that ended most waits for locks collects garbage, or else its process if no sample
-/// of that thread was taken; `None`: it does something else, or other waits are longer.
+/// of that thread was taken. Else it is the function in which threads waited for a collection: the thread that starts it need
+/// not be one that collects. `None`: it does something else, or other waits are longer.
 fn find_collector(case: &ServiceCase<'_>) -> Option<String> {
     if case.part_ns(RequestPart::Lock) <= case.part_ns(RequestPart::Paused) {
         return None;
@@ -64,9 +75,12 @@ fn find_collector(case: &ServiceCase<'_>) -> Option<String> {
     let holder = &wakers.first()?.subject;
     let functions = &case.evidence.digests.functions;
     let of_thread = functions.of_thread(holder.tid);
-    let (name, _) = of_thread.or_else(|| functions.of_process(holder.pid))?;
-    let is_collector = COLLECTORS.iter().any(|part| name.contains(part));
-    is_collector.then(|| name.to_owned())
+    let ran = of_thread.or_else(|| functions.of_process(holder.pid));
+    let is_collector = |name: &&str| COLLECTORS.iter().any(|part| name.contains(part));
+    let collector = ran.map(|(name, _)| name).filter(is_collector);
+    collector
+        .map(str::to_owned)
+        .or_else(|| case.find_function(RequestPart::Lock, &COLLECTION_WAITS))
 }
 
 /// Returns texts and facts of a garbage collection: threads wait until it lets them go on.
