@@ -1,5 +1,5 @@
-//! The first steps of threads and of forked processes that help a recorder. The latter must not allocate: other threads of the recorder may
-//! have held the allocator's lock.
+//! The first steps of threads and of forked processes that help a recorder. The latter must not allocate: other threads of
+//! the recorder may have held the allocator's lock.
 
 use std::io;
 use std::os::fd::RawFd;

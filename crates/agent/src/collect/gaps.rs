@@ -28,6 +28,7 @@ impl CoverageGaps {
     /// Returns which probes are missing, and why.
     pub(super) fn from_hooks(hooks: &Hooks<'_>) -> Self {
         let mut gaps = texts_of_off_probes(hooks.coverage());
+        gaps.extend(hooks.unreached_netns().filter_map(text_of_limits));
         if !processes::sees_all() {
             gaps.push(
                 "who owns a connection, except for a name: the agent runs in a pid namespace of its own\nhint: \
@@ -72,6 +73,16 @@ impl CoverageGaps {
         }
         self.listed = listed;
     }
+}
+
+/// Returns what is seen of other network namespaces, and why not all is, as text.
+fn text_of_limits(coverage: Coverage) -> Option<String> {
+    let ProbeState::Fallback { which, why } = coverage.state else {
+        return None;
+    };
+    Some(format!(
+        "all network namespaces ({why}): only {which}\nhint: run the agent with CAP_SYS_ADMIN"
+    ))
 }
 
 /// Returns the gaps of probes that are off, as text.

@@ -131,8 +131,9 @@ impl Hooks<'_> {
         is_limited.then(|| Coverage {
             probe: "tcp_stats.other_netns".to_owned(),
             state: ProbeState::Fallback {
-                which: "connections of other network namespaces are read when they close"
-                    .to_owned(),
+                which:
+                    "connections of the own network namespace at polls, and others when they close"
+                        .to_owned(),
                 why: format!(
                     "this kernel refuses BPF iterators over maps, and {} is missing",
                     needed.name()

@@ -1,8 +1,11 @@
 //! Walks over recorded sockets of several network namespaces, in both ways.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
+use std::mem::MaybeUninit;
 use std::process::{Child, Command, Stdio};
 
+use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use nix::sched::{CloneFlags, unshare};
 use table::{Columns, SampleKind};
 
@@ -11,6 +14,7 @@ use crate::hooks::Storage;
 use crate::hooks::tests::{load_for_waits, root};
 use crate::hooks::walk::tests::{Pair, pairs};
 use crate::interface::features::Features;
+use crate::skel::HooksSkelBuilder;
 
 /// Connections in each namespace: no other test has so many.
 const PAIRS: usize = 5;
@@ -74,6 +78,31 @@ fn check_walks(features: Features) {
     for member in [&mut first, &mut second] {
         // its input ends
         assert!(member.wait().unwrap().success());
+    }
+}
+
+/// All but the walk over active sockets: walks over all of them do for it.
+#[test]
+fn each_walk_over_a_map_has_one_over_namespaces() {
+    let mut storage = MaybeUninit::uninit();
+    let open = HooksSkelBuilder::default().open(&mut storage).unwrap();
+    let all: Vec<(String, String)> = open
+        .open_object()
+        .progs()
+        .map(|it| {
+            let text = |it: &OsStr| it.to_str().unwrap().to_owned();
+            (text(it.name()), text(it.section()))
+        })
+        .collect();
+    let over_maps = all
+        .iter()
+        .filter(|(_, section)| section.starts_with("iter/bpf_"));
+    let names: BTreeSet<&str> = over_maps.map(|(name, _)| name.as_str()).collect();
+    let expected = MAP_WALKS.into_iter().chain(["read_active"]);
+    assert_eq!(names, expected.collect());
+    for walk in MAP_WALKS {
+        let in_place = format!("{walk}{IN_PLACE}");
+        assert!(all.iter().any(|(name, _)| *name == in_place), "{walk}");
     }
 }
 
