@@ -40,6 +40,16 @@ fn off(findings: &Value) -> Vec<&str> {
         .collect()
 }
 
+/// Returns why polls do not reach other network namespaces, as the doctor says it when `command` starts it; `None`: they do.
+pub fn other_netns_limit(command: &mut Command) -> Option<String> {
+    let report = ask(command);
+    let probes = report["probes"].as_array().expect("rows");
+    let row = probes
+        .iter()
+        .find(|row| row["probe"] == "tcp_stats.other_netns")?;
+    Some(row["why"].as_str().expect("a reason").to_owned())
+}
+
 /// Returns whether the doctor's text lists a probe as working.
 pub fn is_ok(text: &str, probe: &str) -> bool {
     let mut lines = text.lines().filter_map(|line| line.strip_prefix("  ok "));

@@ -129,6 +129,7 @@ fn try_attach(detail: Detail) -> Result<Vec<Coverage>, HooksError> {
     let hooks = Hooks::load(&mut storage, &Selection::default(), detail)?;
     hooks.attach()?;
     let mut coverage = hooks.coverage().to_vec();
+    coverage.extend(hooks.unreached_netns());
     if detail >= Detail::Messages {
         let mut storage = nic::Storage::uninit();
         coverage.extend(nic::Stamper::begin(&mut storage, &hooks, false).1);
