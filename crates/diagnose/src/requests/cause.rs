@@ -214,7 +214,7 @@ impl PathFinder<'_> {
     }
 
     /// The recorded thread of the same process that ended a wait.
-    fn followed_thread(&self, thread: ThreadId, wait: &ThreadWait) -> Option<ThreadId> {
+    pub(super) fn followed_thread(&self, thread: ThreadId, wait: &ThreadWait) -> Option<ThreadId> {
         let pid = self.history.get(thread).pid;
         let other = wait
             .waker_thread

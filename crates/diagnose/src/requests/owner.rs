@@ -30,7 +30,7 @@ pub struct Owner {
     pub since_ns: u64,
 }
 
-/// Lengths of the times between two calls of one kind for different requests, without a wait: by power of two.
+/// Lengths of the times between two calls of one kind for different requests, without a wait of a loop: by power of two.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct GapCounts {
     counts: [u32; u64::BITS as usize],
@@ -97,7 +97,7 @@ pub struct ThreadWork {
     reads: usize,
     /// How often the first answer after such reads was to the first of these, and to the last.
     answers: (u32, u32),
-    /// The last call for a request, without a wait since.
+    /// The last call for a request, without a wait of a loop since.
     latest: Option<TimedCall>,
     times: Option<Box<WorkTimes>>,
 }
@@ -198,10 +198,11 @@ impl ThreadWork {
         });
     }
 
-    /// Adds a wait of the thread: before a wait for descriptors it was done with what it had read.
+    /// Adds a wait of the thread: before a wait for descriptors it was done with what it had read. Any other wait blocks the
+    /// loop, and is a part of its work.
     pub fn wait(&mut self, object: WaitObject) {
-        self.latest = None;
         if is_of_loop(object) {
+            self.latest = None;
             self.owner = None;
             self.ready.clear();
             self.reads = 0;

@@ -1,10 +1,11 @@
 //! The sleep of a request in its event loop, on the critical path: by the time limits of the loop's waits, and where the loop
 //! was never idle, by what it did for others meanwhile.
 
-use super::history::ThreadCall;
+use super::history::{ThreadCall, ThreadEventKind};
 use super::id::EndpointId;
+use super::owner::is_of_loop;
 use super::part::RequestPart;
-use super::path_finder::{PathContext, PathFinder};
+use super::path_finder::{HOPS_LEAST, PathContext, PathFinder};
 use super::position::{Position, SleepEvidence};
 use super::trail::{StepSubject, Trail};
 
@@ -28,7 +29,7 @@ impl PathFinder<'_> {
         if let Some(known) = at.due_ns {
             return known;
         }
-        if context.is_unread_until(at.own_ns) {
+        if context.is_unread_until(at.own_ns) || self.has_helper(context, at) {
             return *at.due_ns.insert(None);
         }
         let rounds = self.rounds(context, at);
@@ -42,6 +43,27 @@ impl PathFinder<'_> {
             due_ns = Some(bounds.due_ns(slept_ns));
         }
         *at.due_ns.insert(due_ns)
+    }
+
+    /// Returns whether another thread of the process ended a wait of the loop since it read the request (the thread pool of
+    /// libuv, an executor of asyncio): the request may be with such a thread, and a timer of the loop says nothing of it.
+    fn has_helper(&self, context: &PathContext, at: &Position) -> bool {
+        let (home, since_ns) = context.home;
+        if at.thread != home {
+            return false;
+        }
+        let thread = self.history.get(home);
+        let numbers = (0..thread.event_count_until(at.own_ns)).rev();
+        let events = numbers.take(HOPS_LEAST as usize);
+        let mut events = events
+            .map_while(|number| thread.event(number))
+            .take_while(|event| event.end_ns > since_ns);
+        events.any(|event| match &event.kind {
+            ThreadEventKind::Wait(wait) if is_of_loop(wait.object) => {
+                self.followed_thread(home, wait).is_some()
+            }
+            _ => false,
+        })
     }
 
     /// Walks back over a call for another request, in a round of the event loop. A loop that

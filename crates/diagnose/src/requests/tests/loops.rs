@@ -27,6 +27,12 @@ impl Rows {
         wait.limit_ns = Some((due_ms - start_ms) * MS);
     }
 
+    /// Adds a sleep of the loop's thread.
+    fn sleep(&mut self, start_ms: u64, end_ms: u64) {
+        let times = (start_ms * MS, end_ms * MS, end_ms * MS);
+        self.waits.push(wait(70, times, WaitObject::Sleep, None));
+    }
+
     /// Adds a receive call at `at_ms` of a request that arrived before.
     pub(super) fn read(&mut self, conn: u64, arrived_ms: u64, at_ms: u64) {
         self.calls.push(Call {
@@ -271,6 +277,40 @@ fn a_timer_that_is_due_in_the_work_for_others_ends_the_sleep() {
     ];
     // limits are known to 1 ms
     assert_eq!(busy_loop_with_timer(31).parts_ms(1), expected);
+}
+
+#[test]
+fn a_timer_says_nothing_of_a_request_that_a_thread_pool_may_have() {
+    let mut rows = busy_loop_with_timer(31);
+    // thread 71 of the process ends a wait of the loop
+    let slept = wait(71, (5 * MS, 10 * MS, 10 * MS), WaitObject::Sleep, None);
+    let woken = wait(70, (10 * MS, 11 * MS, 11 * MS), WaitObject::Epoll, None);
+    rows.waits.insert(1, slept);
+    rows.waits.insert(2, woken_by(woken, 71));
+    let parts = rows.parts_ms(1);
+    let timer = parts.iter().find(|(part, _)| *part == RequestPart::Timer);
+    assert_eq!(timer, None, "{parts:?}");
+}
+
+#[test]
+fn a_blocking_call_is_of_the_request_that_is_sent_next() {
+    let mut rows = event_loop();
+    for at_ms in [0, 200, 400] {
+        rows.epoll(at_ms, at_ms + 10, Some(1));
+        rows.read(1, at_ms + 10, at_ms + 11);
+        rows.read(2, at_ms + 10, at_ms + 12);
+        // each handler sleeps, and the loop with it
+        rows.sleep(at_ms + 13, at_ms + 63);
+        rows.send(1, at_ms + 64);
+        rows.sleep(at_ms + 65, at_ms + 115);
+        rows.send(2, at_ms + 116);
+    }
+    let slept = |conn: u64| {
+        let parts = rows.parts_ms_of(&format!("{conn}:q20"));
+        let timer = parts.iter().find(|(part, _)| *part == RequestPart::Timer);
+        timer.map(|(_, ms)| *ms)
+    };
+    assert_eq!([1, 2].map(slept), [Some(50), Some(50)]);
 }
 
 #[test]
