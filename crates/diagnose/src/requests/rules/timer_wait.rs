@@ -82,7 +82,10 @@ fn finding(case: &ServiceCase<'_>, harm: &PartHarm) -> RequestFinding {
             .then(|| SCHEDULED.to_owned())
             .into_iter()
             .collect(),
-        advice: make_advice(if is_paced { PACED } else { ALONE }),
+        advice: match is_paced {
+            true => make_advice(PACED),
+            false => make_advice(ALONE),
+        },
         gain: Some("the program continues as soon as it can"),
         confidence: direct_confidence(
             case,
@@ -186,10 +189,12 @@ const SCHEDULED: &str =
     "Which goroutine slept: a goroutine that waits for the lock of a sleeping one looks the same.";
 
 /// Fixes of a timer before a response.
-const ALONE: [&str; 2] = [
+const ALONE: [&str; 3] = [
     "Find the code that set the timer: its stack, if one is shown. Wait for the event instead of the time.",
     "curl and libcurl wait a second for `100 Continue` before a large body: `-H 'Expect:'`, \
      `CURLOPT_EXPECT_100_TIMEOUT_MS`.",
+    "A server that limits the rate of requests delays those above it: nginx `limit_req` with `burst` and without \
+     `nodelay`. Raise the rate, or let it refuse them.",
 ];
 
 /// Fixes of a server that sends its responses in parts.
