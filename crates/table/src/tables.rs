@@ -126,6 +126,10 @@ table! {
         /// Packets with a valid SYN cookie, of any listening socket of the namespace
         /// (`LINUX_MIB_SYNCOOKIESRECV`); counter over the namespace's life, read with `drops`.
         netns_syncookies_received: Option<u64>, "segments", null = "not readable on this kernel";
+        /// How many descriptors the owning process may have (`RLIMIT_NOFILE`); gauge.
+        descriptors_most: Option<u32>, "-", null = "read at walks only";
+        /// Whether it had no free descriptor then: accept() fails with `EMFILE`.
+        descriptors_full: Option<bool>, "-", null = "read at walks only";
     }
 }
 

@@ -48,6 +48,7 @@ macro_rules! for_each_request_rule {
     ($then:ident $($first:tt)*) => {
         $then! {
             $($first)*
+            accept_failed::AcceptFailed,
             process_pause::ProcessPause,
             cpu_quota::CpuQuota,
             memory_stall::MemoryStall,

@@ -20,12 +20,20 @@ struct fdtable {
 
 struct files_struct {
 	struct fdtable *fdt;
+	unsigned int next_fd; /* no lower descriptor is free (alloc_fd(), __put_unused_fd()) */
+};
+
+/* include/uapi/linux/resource.h */
+struct rlimit {
+	unsigned long rlim_cur;
+	unsigned long rlim_max;
 };
 
 struct signal_struct {
 	struct {
 		int counter;
 	} live;
+	struct rlimit rlim[16];
 };
 
 struct epoll_filefd {

@@ -203,7 +203,8 @@ struct listener_seen_record {
 /* Writes what a chosen listening socket has let wait and dropped so far (tcp_listendrop()). */
 static __always_inline void listener_emit(const struct socket_state *st, struct sock *sk,
 					  const struct tcp_sock *tp,
-					  const struct process_seen *owner, u64 closed_ns)
+					  const struct process_seen *owner,
+					  struct descriptor_room room, u64 closed_ns)
 {
 	struct listener_seen_record *record = record_reserve(RECORD_LISTENER_SEEN, sizeof(*record));
 	struct listener_seen *seen;
@@ -219,6 +220,7 @@ static __always_inline void listener_emit(const struct socket_state *st, struct 
 	read_addr(seen->local_addr, sk, true);
 	seen->netns = netns_of(sk);
 	seen->owner = *owner;
+	seen->room = room;
 	seen->waiting = sk->sk_ack_backlog;
 	seen->waiting_max = sk->sk_max_ack_backlog;
 	seen->drops = sk->sk_drops.counter;
@@ -235,9 +237,10 @@ static __always_inline void listener_on_change(struct sock *sk, bool closes)
 {
 	struct socket_state *st = bpf_sk_storage_get(&sockets, sk, NULL, 0);
 	const struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
+	struct descriptor_room unread = {};
 
 	if (st && tp && st->chosen == CHOSEN_TARGET)
-		listener_emit(st, sk, tp, &st->process, closes ? bpf_ktime_get_ns() : 0);
+		listener_emit(st, sk, tp, &st->process, unread, closes ? bpf_ktime_get_ns() : 0);
 }
 
 /* Gives a socket its storage. A socket that has one keeps it. */

@@ -51,6 +51,12 @@ struct listener_mib {
 	__u64 known; /* 0: not readable */
 };
 
+/* Descriptors of a process. */
+struct descriptor_room {
+	__u32 limit; /* RLIMIT_NOFILE; 0: not read */
+	__u32 full;  /* none is free below it: accept() fails with EMFILE */
+};
+
 /*
  * A listening socket of a recorded process: written when it begins to listen, by the walk over open
  * files, and when it closes.
@@ -62,6 +68,7 @@ struct listener_seen {
 	__u64 closed_ns; /* 0: open */
 	struct listener_mib mib;
 	struct process_seen owner;
+	struct descriptor_room room; /* of the owner, if a walk has found it */
 	__u8 local_addr[16];
 	__u32 netns;
 	__u32 waiting;	   /* connections that wait for accept() */

@@ -5,7 +5,7 @@ use table::{Columns, TableId};
 
 use super::seen::address;
 use crate::interface::{HooksError, KernelCounts, Probe, ProbeCount, ProbeOutput, Source};
-use crate::wire::types::{listener_mib, listener_seen, record_kind};
+use crate::wire::types::{descriptor_room, listener_mib, listener_seen, record_kind};
 use crate::wire::{Wire, read};
 
 // SAFETY: `listener_seen` is `repr(C)` and made of integers, arrays and structs of them.
@@ -50,6 +50,7 @@ fn make_row(seen: &listener_seen) -> Listener {
         mib,
         local_addr,
         owner,
+        room,
         netns,
         waiting,
         waiting_max,
@@ -62,6 +63,8 @@ fn make_row(seen: &listener_seen) -> Listener {
         syncookies_received,
         known,
     } = mib;
+    let descriptor_room { limit, full } = room;
+    let is_read = limit != 0;
     let counted = |count: u64| (known != 0).then_some(count);
     let nonzero = |ns: u64| (ns != 0).then_some(ns);
     Listener {
@@ -77,5 +80,7 @@ fn make_row(seen: &listener_seen) -> Listener {
         drops,
         netns_listen_overflows: counted(listen_overflows),
         netns_syncookies_received: counted(syncookies_received),
+        descriptors_most: is_read.then_some(limit),
+        descriptors_full: is_read.then_some(full != 0),
     }
 }

@@ -14,6 +14,7 @@
 #include "../bpf/ring.h"
 #include "../bpf/select.h"
 #include "../bpf/socket.h"
+#include "inventory.h"
 #include "owners.bpf.h"
 
 /* The kernel has MPTCP, and its BTF shows where things are. */
@@ -25,6 +26,7 @@ const volatile bool has_mptcp_calls = false;
 /* Says who holds an MPTCP socket, as the walk over open files found it. */
 struct mptcp_holder {
 	struct process_seen process;
+	struct descriptor_room room; /* of a listening socket */
 	u8 is_target;
 	u8 walks; /* so many walks asked for its subflows */
 	u8 pad[6];

@@ -8,22 +8,40 @@
 
 #include "inventory.bpf.h"
 
+/* include/uapi/asm-generic/resource.h */
+#define RLIMIT_NOFILE 7
+
+/*
+ * Has the process of a thread a descriptor for another file? alloc_fd() looks for one from next_fd on, and fails at the limit.
+ */
+static __always_inline struct descriptor_room room_of(const struct task_struct *task)
+{
+	u64 limit = BPF_CORE_READ(task, signal, rlim[RLIMIT_NOFILE].rlim_cur);
+
+	return (struct descriptor_room){
+		.limit = limit < (u32)-1 ? limit : (u32)-1,
+		.full = BPF_CORE_READ(task, files, next_fd) >= limit,
+	};
+}
+
 /* A walk has found a listening socket of this process. */
 static __always_inline void listener_on_walk(struct socket_state *st, struct sock *sk,
 					     const struct tcp_sock *tp,
-					     const struct process_seen *process, bool target)
+					     const struct process_seen *process,
+					     struct descriptor_room room, bool target)
 {
 	/* shared ones have many; that of the storage is copied to what is accepted meanwhile */
 	if (!st->process.pid)
 		st->process = *process;
 	drop_ports_note(sk);
 	if (target)
-		listener_emit(st, sk, tp, process, 0);
+		listener_emit(st, sk, tp, process, room, 0);
 }
 
 /* A walk has found a TCP socket of this process; of none if its pid is 0. */
 static __always_inline void socket_on_walk(struct sock *sk, const struct tcp_sock *tp,
-					   const struct process_seen *process, bool target)
+					   const struct process_seen *process,
+					   struct descriptor_room room, bool target)
 {
 	u8 state = sk->__sk_common.skc_state;
 	struct socket_state *st = bpf_sk_storage_get(&sockets, sk, NULL, 0);
@@ -35,7 +53,7 @@ static __always_inline void socket_on_walk(struct sock *sk, const struct tcp_soc
 	if (!st)
 		return;
 	if (state == TCP_LISTEN) {
-		listener_on_walk(st, sk, tp, process, target);
+		listener_on_walk(st, sk, tp, process, room, target);
 		return;
 	}
 	/* not yet connected, or closed while its descriptor is still open */
@@ -103,6 +121,8 @@ static __always_inline void mptcp_on_walk(struct task_struct *task, struct sock 
 	}
 	if (!holder->process.pid || (target && !holder->is_target))
 		process_fill(&holder->process, task);
+	if (state == TCP_LISTEN && holder->process.pid == (u32)task->tgid)
+		holder->room = room_of(task);
 	if (target && !holder->is_target) {
 		holder->is_target = 1;
 		holder->walks = 0;
@@ -120,6 +140,7 @@ static __always_inline void mptcp_on_walk(struct task_struct *task, struct sock 
 static __always_inline bool file_on_walk(struct task_struct *task, struct sock *sk)
 {
 	const struct tcp_sock *tp;
+	struct descriptor_room room = {};
 	struct process_seen process;
 	bool target;
 
@@ -136,7 +157,9 @@ static __always_inline bool file_on_walk(struct task_struct *task, struct sock *
 	if (!tp)
 		return target;
 	process_fill(&process, task);
-	socket_on_walk(sk, tp, &process, target);
+	if (sk->__sk_common.skc_state == TCP_LISTEN)
+		room = room_of(task);
+	socket_on_walk(sk, tp, &process, room, target);
 	return target;
 }
 
@@ -146,6 +169,7 @@ static __always_inline void subflow_on_walk(struct sock *sk, const struct tcp_so
 	struct socket *socket = sk->sk_socket;
 	struct mptcp_holder *holder = NULL;
 	struct process_seen process = {};
+	struct descriptor_room room = {};
 	struct sock *owner;
 
 	if (!subflow_context(tp) || !is_selected_netns(sk))
@@ -154,9 +178,11 @@ static __always_inline void subflow_on_walk(struct sock *sk, const struct tcp_so
 	owner = socket ? socket->sk : NULL;
 	if (owner)
 		holder = bpf_sk_storage_get(&mptcp_holders, owner, NULL, 0);
-	if (holder)
+	if (holder) {
 		process = holder->process;
-	socket_on_walk(sk, tp, &process,
+		room = holder->room;
+	}
+	socket_on_walk(sk, tp, &process, room,
 		       select_all || (holder && holder->is_target) || is_selected_port(sk));
 }
 

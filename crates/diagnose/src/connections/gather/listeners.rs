@@ -224,6 +224,8 @@ mod tests {
             drops,
             netns_listen_overflows: counts.map(|(overflows, _)| overflows),
             netns_syncookies_received: counts.map(|(_, cookies)| cookies),
+            descriptors_most: None,
+            descriptors_full: None,
         }
     }
 

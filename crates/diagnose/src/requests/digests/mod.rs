@@ -5,6 +5,7 @@
 mod digest;
 pub mod failed_connects;
 pub mod file_waits;
+pub mod full_tables;
 pub mod functions;
 pub mod name_servers;
 pub mod udp_drops;
@@ -19,6 +20,7 @@ use crate::waits::NameTable;
 use digest::RecordingDigest;
 use failed_connects::FailedConnectDigest;
 use file_waits::FileWaitDigest;
+use full_tables::FullTableDigest;
 use functions::FunctionDigest;
 use name_servers::NameServerDigest;
 use udp_drops::UdpDropDigest;
@@ -65,6 +67,8 @@ digests! {
     failed_connects: FailedConnectDigest,
     /// Files that threads waited for.
     file_waits: FileWaitDigest,
+    /// Processes without a free descriptor.
+    full_tables: FullTableDigest,
     /// Name servers that processes waited for.
     name_servers: NameServerDigest,
     /// Datagrams that this host dropped.

@@ -4,6 +4,7 @@
 //! A rule explains parts of the time of requests, and names what it excluded. Rules judge in the order of the list: one that
 //! names a deeper cause comes before one that names only where the time went. Its page is `docs/findings/NAME.md`.
 
+mod accept_failed;
 mod application_window;
 mod blocked_event_loop;
 mod busy_workers;
@@ -36,11 +37,11 @@ use crate::report::for_each_request_rule;
 pub use rule::{ProgramVerdict, Remedy, RequestDoubt, RequestFinding, RequestRule, RequestVerdict};
 
 macro_rules! declare_rules {
-    ($($name:ident::$rule:ident),+ $(,)?) => {
+    ($first:ident::$first_rule:ident, $($name:ident::$rule:ident),+ $(,)?) => {
         /// All rules on requests, in the order in which they judge a service. `cpu_contention` is a rule on connections, too:
-        /// that list has its name.
+        /// that list has its name. It comes second: requests in an accept queue that nobody can serve wait for no CPU.
         pub const REQUEST_RULES: &[&dyn RequestRule] =
-            &[&cpu_contention::CpuContention, $(&$name::$rule),+];
+            &[&$first::$first_rule, &cpu_contention::CpuContention, $(&$name::$rule),+];
     };
 }
 for_each_request_rule!(declare_rules);

@@ -1,0 +1,187 @@
+//! accept() fails: the process has no free descriptor (EMFILE), and connections wait in the accept queue.
+
+use super::rule::{
+    ProgramVerdict, Remedy, RequestDoubt, RequestFinding, RequestRule, RequestVerdict,
+};
+use super::shared::{make_advice, number, time_fact};
+use crate::report::{Confidence, ConfidenceLevel, DataDirection, Fact, FindingSubject, RuleId};
+use crate::requests::RequestPart;
+use crate::requests::case::{QUEUE, ServiceCase};
+use crate::requests::digests::full_tables::FullTable;
+use crate::requests::evidence::RequestEvidence;
+use crate::units::{count, duration, quantity};
+
+/// The rule `accept_failed`.
+pub struct AcceptFailed;
+
+impl RequestRule for AcceptFailed {
+    fn id(&self) -> RuleId {
+        RuleId::AcceptFailed
+    }
+
+    fn summary(&self) -> &'static str {
+        "accept() fails: the process has no free descriptor"
+    }
+
+    fn check(&self, case: &ServiceCase<'_>) -> RequestVerdict {
+        let Some((pid, table)) = full_table(case) else {
+            return RequestVerdict::Quiet;
+        };
+        let who = case.evidence.names().process(pid).title();
+        let queued = case.harm(&QUEUE);
+        if table.full_ns == 0 {
+            let doubt = make_doubt(&who, table, queued.ns);
+            return RequestVerdict::Inconclusive(Box::new(doubt));
+        }
+        // requests of connections that were accepted wait for a thread
+        let harm_ns = queued.ns.min(table.waited_ns);
+        let found = RequestFinding {
+            parts: vec![RequestPart::Queued, RequestPart::Unread],
+            harm_ns,
+            ..RequestFinding::new(case)
+        };
+        RequestVerdict::Fires(Box::new(finding(found, &who, table)))
+    }
+
+    fn check_programs(&self, evidence: &RequestEvidence<'_>) -> Vec<ProgramVerdict> {
+        let services = evidence.services();
+        let has_requests = |pid: u32| {
+            let of_process =
+                |case: &&ServiceCase<'_>| full_table(case).is_some_and(|it| it.0 == pid);
+            services.iter().any(|case| of_process(&case))
+        };
+        let tables = evidence.digests.full_tables.processes().into_iter();
+        let tables = tables.filter(|(pid, _)| !has_requests(*pid));
+        tables
+            .map(|(pid, table)| verdict(evidence, pid, table))
+            .collect()
+    }
+}
+
+/// Returns the process of a service that had no free descriptor, and when.
+fn full_table<'a>(case: &ServiceCase<'a>) -> Option<(u32, &'a FullTable)> {
+    if !case.is_server() {
+        return None;
+    }
+    let tables = case.evidence.digests.full_tables.processes();
+    let own = case
+        .pids()
+        .filter_map(|pid| Some((pid, *tables.get(&pid)?)));
+    own.max_by_key(|(_, table)| table.waited_ns)
+}
+
+/// Judges a process without a request that was answered.
+fn verdict(evidence: &RequestEvidence<'_>, pid: u32, table: &FullTable) -> ProgramVerdict {
+    let process = evidence.names().process(pid);
+    let who = process.title();
+    let recorded = evidence.time_range();
+    let subject = FindingSubject {
+        process: Some(process),
+        local: table.local.clone(),
+        remote: "*".to_owned(),
+        connections: 1,
+        ids: Vec::new(),
+        lifetime_ns: recorded.1.saturating_sub(recorded.0),
+        requests: None,
+    };
+    let verdict = match table.full_ns {
+        0 => RequestVerdict::Inconclusive(Box::new(make_doubt(&who, table, 0))),
+        harm_ns => {
+            let found = RequestFinding {
+                harm_ns,
+                whole_ns: subject.lifetime_ns,
+                direction: Some(DataDirection::Receiving),
+                ..RequestFinding::without_harm()
+            };
+            RequestVerdict::Fires(Box::new(finding(found, &who, table)))
+        }
+    };
+    ProgramVerdict {
+        subject,
+        time: table.time,
+        verdict,
+    }
+}
+
+/// Returns an undecided verdict: one reading has no duration.
+fn make_doubt(who: &str, table: &FullTable, concerned_ns: u64) -> RequestDoubt {
+    RequestDoubt {
+        candidates: vec![RuleId::AcceptFailed],
+        concerned_ns,
+        headline: format!(
+            "{who} had no free descriptor (limit {}) at one reading, and {} waited at {}.",
+            count(table.limit.into()),
+            quantity(table.most_waiting.into(), "connection"),
+            table.local,
+        ),
+        facts: table_facts(table),
+        why: "One reading does not show how long accept() failed.",
+        would_help: vec![
+            "Record for longer: whylat reads the descriptors once a second.".to_owned(),
+        ],
+    }
+}
+
+/// Completes the finding of a process without a free descriptor.
+fn finding(found: RequestFinding, who: &str, table: &FullTable) -> RequestFinding {
+    RequestFinding {
+        remedy: Remedy::Avoidable,
+        headline: format!(
+            "accept() fails with EMFILE: {who} has no free descriptor (limit {}), and {} at {} for {}.",
+            count(table.limit.into()),
+            match table.most_waiting {
+                1 => "a connection waited".to_owned(),
+                most => format!("up to {} waited", quantity(most.into(), "connection")),
+            },
+            table.local,
+            duration(table.full_ns),
+        ),
+        facts: table_facts(table),
+        could_not_see: vec![
+            "The calls of accept(): whylat reads the descriptors and the accept queue once a second.".to_owned(),
+            "Which files and connections have the descriptors: `ls -l /proc/PID/fd`, `ss -tnp`.".to_owned(),
+        ],
+        advice: make_advice(FIXES),
+        confidence: Confidence {
+            level: ConfidenceLevel::High,
+            because: "the kernel gives no descriptor above the limit, and accept() needs one".to_owned(),
+        },
+        ..found
+    }
+}
+
+/// Returns what the readings found.
+fn table_facts(table: &FullTable) -> Vec<Fact> {
+    vec![
+        number(
+            "descriptors_most",
+            table.limit.into(),
+            "descriptors that the process may have (RLIMIT_NOFILE)",
+        ),
+        number(
+            "full_readings",
+            table.readings,
+            "reading(s) without a free one while connections waited",
+        ),
+        time_fact("full_ns", table.full_ns, "time between such readings"),
+        time_fact(
+            "waited_ns",
+            table.waited_ns,
+            "wait of connections in that time, all together",
+        ),
+        number(
+            "most_waiting",
+            table.most_waiting.into(),
+            "connections in the accept queue at most, when read",
+        ),
+    ]
+}
+
+const FIXES: [&str; 3] = [
+    "Raise the limit, and restart the program: `LimitNOFILE=` of a systemd unit, `ulimit -n`, `--ulimit nofile=` of a \
+     container, nginx `worker_rlimit_nofile`.",
+    "If the number of descriptors only grows, find what the program does not close (`ls -l /proc/PID/fd`): connections to \
+     other servers, files, bodies of responses.",
+    "Close idle connections sooner (nginx `keepalive_timeout`, Node.js `server.keepAliveTimeout`), or limit how many a client \
+     may open.",
+];
