@@ -18,17 +18,38 @@ const OPENED_FOR_NS: u64 = 1_000_000;
 /// A thread that was done with its resolver connected so soon after.
 const RESOLVED_FOR_NS: u64 = 10_000_000;
 
-/// Adds connecting and name look-up to the first exchange of a connection that was opened for it.
-pub fn join_connecting(history: &History, endpoint: &Endpoint, exchange: &mut Exchange) {
-    let (Some(connect_ns), Some(opened_ns)) = (endpoint.connect_ns, endpoint.opened_ns) else {
+/// Adds connecting, name look-up and the wait for the server's greeting to the first exchange of a connection that was opened
+/// for it. `greeted_ns`: when the greeting had been moved. At a server without a greeting, the first exchange begins with its
+/// first byte.
+pub fn join_connecting(
+    history: &History,
+    (endpoint, greeted_ns): (&Endpoint, Option<u64>),
+    exchange: &mut Exchange,
+) {
+    let Some(opened_ns) = endpoint.opened_ns else {
         return;
     };
-    let took_ns = opened_ns.saturating_sub(connect_ns);
-    let is_first = exchange.request.first == 0 && endpoint.side == Side::Client;
-    let follows = connect_ns <= opened_ns && opened_ns <= exchange.begin_ns;
-    if is_first && follows && is_soon(opened_ns, exchange.begin_ns, took_ns) {
+    let connect_ns = match endpoint.side {
+        Side::Client => endpoint.connect_ns,
+        Side::Server => greeted_ns.map(|_| opened_ns),
+    };
+    let Some(connect_ns) = connect_ns else {
+        return;
+    };
+    // the client may answer before the call ends that sends the greeting
+    let ready_ns = greeted_ns
+        .unwrap_or(0)
+        .min(exchange.begin_ns)
+        .max(opened_ns);
+    let took_ns = ready_ns.saturating_sub(connect_ns);
+    let follows = connect_ns <= opened_ns && ready_ns <= exchange.begin_ns;
+    let is_first = exchange.request.first == 0;
+    if is_first && follows && is_soon(ready_ns, exchange.begin_ns, took_ns) {
         let thread = history.get(exchange.first_thread);
-        let resolving_ns = thread.resolving_since(connect_ns, RESOLVED_FOR_NS);
+        let resolving_ns = match endpoint.side {
+            Side::Client => thread.resolving_since(connect_ns, RESOLVED_FOR_NS),
+            Side::Server => None,
+        };
         exchange.begin_ns = resolving_ns.unwrap_or(connect_ns);
         exchange.accounted_ns = exchange.begin_ns;
     }
@@ -125,6 +146,7 @@ impl Accountant {
         }
         self.trail.append_to(&mut exchange.breakdown);
         exchange.pace.add(&self.trail.take_pace());
+        exchange.add_holders(self.trail.take_holders());
         exchange.accounted_ns = end_ns;
     }
 

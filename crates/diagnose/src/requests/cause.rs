@@ -45,8 +45,11 @@ impl PathFinder<'_> {
             }
             KernelPurpose::Output | KernelPurpose::Sync | KernelPurpose::Unknown => {}
         }
-        let is_recorded = wait.target != Target::None;
-        if wait.is_output && !is_recorded && self.followed_thread(thread, wait).is_none() {
+        let is_own = match wait.target {
+            Target::Connection(it) => it == context.own || Some(it) == context.peer,
+            Target::Socket | Target::None => false,
+        };
+        if wait.is_output && !is_own && self.followed_thread(thread, wait).is_none() {
             return Cause::Part(RequestPart::Output, self.describe_wait(wait));
         }
         match wait.target {

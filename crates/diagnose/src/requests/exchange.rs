@@ -1,6 +1,7 @@
 //! An exchange: a turn of bytes from the client, and the turn of the server that answers it.
 
 use super::datagrams::RepeatedQuestions;
+use super::holding::HolderTimes;
 use super::id::{EndpointId, ThreadId};
 pub use super::moving_call::{MovingCall, StreamRange};
 use super::pace::ClientPace;
@@ -58,6 +59,8 @@ pub struct Exchange {
     pub pauses: ResponsePauses,
     /// Sleeps of the client by its own pace.
     pub pace: ClientPace,
+    /// Work of processes that it waited for.
+    pub holders: Option<Box<HolderTimes>>,
     /// Bytes are missing in between: rows were lost, or moved without a call.
     pub has_gap: bool,
     /// The wait for its connection, before it.
@@ -98,10 +101,19 @@ impl Exchange {
             pause_ns: 0,
             pauses: ResponsePauses::default(),
             pace: ClientPace::default(),
+            holders: None,
             has_gap: false,
             pool: None,
             served: 0,
             breakdown: RequestBreakdown::default(),
+        }
+    }
+
+    /// Adds what processes did that it waited for.
+    pub(super) fn add_holders(&mut self, times: HolderTimes) {
+        match &mut self.holders {
+            Some(holders) => holders.add(&times),
+            None => self.holders = times.boxed(),
         }
     }
 

@@ -225,6 +225,7 @@ impl RequestTable {
             self.hold_exchange(id, turns, *over)
         });
         let opening = finished.map(|finished| *finished).or(opening);
+        let greeted_ns = turns.tracker.greeted_ns();
         if let Some(open) = turns.tracker.open() {
             open.pool = pool;
             open.served = self.history.count_served(call.thread);
@@ -233,7 +234,10 @@ impl RequestTable {
             }
             match opening {
                 Some(opening) => accountant::join_opening(open, opening),
-                None => accountant::join_connecting(&self.history, self.endpoints.get(id), open),
+                None => {
+                    let endpoint = self.endpoints.get(id);
+                    accountant::join_connecting(&self.history, (endpoint, greeted_ns), open);
+                }
             }
             self.waiting.push_back((open.begin_ns, id));
         }

@@ -102,7 +102,7 @@ pub fn held_for(history: &History, holder: ThreadId, wait: &ThreadWait) -> Optio
         let ThreadEventKind::Wait(own) = event.kind else {
             continue;
         };
-        let part = part_of(&own);
+        let part = part_of_holder(&own);
         if let Some(sum) = sums.iter_mut().find(|it| Some(it.part) == part) {
             let end_ns = event.end_ns.min(wait.woken_ns);
             let ns = end_ns.saturating_sub(own.start_ns.max(wait.start_ns));
@@ -119,11 +119,12 @@ pub fn held_for(history: &History, holder: ThreadId, wait: &ThreadWait) -> Optio
 }
 
 /// Returns the part that a wait is, as far as a lock's holder is concerned.
-fn part_of(wait: &ThreadWait) -> Option<RequestPart> {
+pub(super) fn part_of_holder(wait: &ThreadWait) -> Option<RequestPart> {
     match (wait.kernel, wait.object) {
         (KernelPurpose::Reclaim | KernelPurpose::MajorFault, _) | (_, WaitObject::PageFault) => {
             Some(RequestPart::Memory)
         }
+        (_, WaitObject::File) if wait.is_file_lock => None,
         (KernelPurpose::Sync, _) | (_, WaitObject::File) => Some(RequestPart::Disk),
         (KernelPurpose::Unknown, WaitObject::Other) if wait.uninterruptible => {
             Some(RequestPart::Disk)

@@ -6,6 +6,7 @@ use super::endpoint::EndpointId;
 use super::history::{
     ThreadCall, ThreadEvent, ThreadEventKind, ThreadId, ThreadPreemption, ThreadWait,
 };
+use super::holding::HolderFinder;
 use super::owner::is_of_loop;
 use super::part::RequestPart;
 use super::path_finder::HOPS_LEAST;
@@ -308,14 +309,32 @@ impl PathFinder<'_> {
             trail,
         );
         let begin_ns = wait.start_ns.max(until_ns);
+        let has_worked = matches!(at.next, NextCall::Own(_));
         if is_of_loop(wait.object) {
             at.next = NextCall::None;
         } else if self.other_request(context, at).is_some() {
             // It waited in another request's work.
             return self.account_work(context, at, (begin_ns, RequestPart::Unknown), trail);
         }
-        match self.wait_cause(context, at.thread, wait) {
+        let cause = match self.wait_cause(context, at.thread, wait) {
+            // a timer after which it did nothing for the request, which then waited for something else
+            Cause::Part(RequestPart::Timer, _)
+                if is_of_loop(wait.object)
+                    && !has_worked
+                    && matches!(at.later, Some((RequestPart::Unknown, _))) =>
+            {
+                Cause::Idle
+            }
+            cause => cause,
+        };
+        match cause {
             Cause::Part(part, about) => {
+                let about = match part {
+                    RequestPart::Process | RequestPart::Output => {
+                        self.name_holder((at.thread, wait), begin_ns, (part, about), trail)
+                    }
+                    _ => about,
+                };
                 let is_sleep = at.later.is_none() && is_of_loop(wait.object);
                 if is_sleep && part == RequestPart::Timer {
                     at.sleep = SleepEvidence::Timer;
@@ -357,6 +376,30 @@ impl PathFinder<'_> {
                 self.walk_in(context, other, begin_ns, trail, at.depth + 1);
             }
             Cause::Helper(_) => trail.add(begin_ns, RequestPart::Process, thread, none),
+        }
+    }
+
+    /// Returns the subject of a wait for another process, or for the reader of output, with the thread that it was for;
+    /// counts what that did meanwhile.
+    fn name_holder(
+        &self,
+        (thread, wait): (ThreadId, &ThreadWait),
+        begin_ns: u64,
+        (part, about): (RequestPart, StepSubject),
+        trail: &mut Trail,
+    ) -> StepSubject {
+        let finder = HolderFinder {
+            history: self.history,
+            endpoints: self.endpoints,
+        };
+        let Some(waker) = about.waker else {
+            return about;
+        };
+        let holder = finder.find(thread, waker, (begin_ns, wait.woken_ns));
+        trail.count_holder(part, &holder.work);
+        StepSubject {
+            waker: Some(holder.thread),
+            ..about
         }
     }
 

@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 
 use super::datagrams::RepeatedQuestions;
 use super::endpoint::Endpoint;
+use super::holding::HolderTimes;
 use super::id::{EndpointId, RequestId, ThreadId};
 use super::pace::ClientPace;
 use super::pauses::ResponsePauses;
@@ -40,6 +41,8 @@ pub struct Request {
     pub pauses: ResponsePauses,
     /// Sleeps of the client by its own pace.
     pub pace: ClientPace,
+    /// Work of processes that it waited for.
+    pub holders: Option<Box<HolderTimes>>,
     /// Where its time went.
     pub breakdown: RequestBreakdown,
 }
@@ -64,6 +67,7 @@ impl Request {
             again: exchange.again,
             pauses: exchange.pauses,
             pace: exchange.pace,
+            holders: exchange.holders,
             breakdown: exchange.breakdown,
         }
     }

@@ -8,6 +8,7 @@ use table::tables::Connection;
 use super::blockers::BlockerDigest;
 use super::contrast_digest::ContrastDigest;
 use super::functions::FunctionCounts;
+use super::holding::HolderTimes;
 use super::id::RequestId;
 pub use super::id::ServiceId;
 use super::part::{PartShares, PartTimes};
@@ -137,6 +138,8 @@ pub struct ServiceDigest {
     pub pool: PoolDigest,
     /// Pauses that timers ended.
     pub pauses: PauseDigest,
+    /// Work of processes that requests waited for.
+    pub holders: HolderTimes,
     /// Run-queue delay that is part of every wake-up, ns.
     pub wakes_ns: u64,
     /// Slow and other requests, to be compared.

@@ -90,6 +90,9 @@ impl RequestTable {
             pauses.unasked_ns = breakdown.parts.get(RequestPart::Timer);
         }
         digest.pauses.add(pauses, &request.pace);
+        if let Some(holders) = &request.holders {
+            digest.holders.add(holders);
+        }
         let ns = request.duration_ns();
         digest.connections.add(request.endpoint.index() as u32, ns);
         digest.processes.add(endpoint.pid, ns);

@@ -20,7 +20,7 @@ mod begins;
 mod bounds;
 mod contrast;
 mod cpu_lacks;
-mod locks;
+mod holders;
 mod loops;
 mod parts;
 mod turns;

@@ -3,6 +3,7 @@
 use super::endpoint::EndpointId;
 use super::functions::{FunctionCounts, ThreadSample};
 use super::history::ThreadId;
+use super::holding::{HolderTimes, HolderWork};
 use super::long_work::LongWait;
 use super::pace::{ClientPace, PaceCounter, PaceEvidence};
 use super::part::{PartTimes, RequestPart};
@@ -156,6 +157,8 @@ pub struct Trail {
     /// Requests that were served while it lay unread.
     unread_behind: u64,
     pace: PaceCounter,
+    /// Work of those that it waited for.
+    holders: HolderTimes,
 }
 
 impl Default for Trail {
@@ -170,6 +173,7 @@ impl Default for Trail {
             others: OthersCount::default(),
             unread_behind: 0,
             pace: PaceCounter::default(),
+            holders: HolderTimes::default(),
         }
     }
 }
@@ -186,6 +190,7 @@ impl Trail {
         self.others.restart();
         self.unread_behind = 0;
         self.pace = PaceCounter::default();
+        self.holders = HolderTimes::default();
     }
 
     /// Returns until where the time is accounted.
@@ -242,6 +247,16 @@ impl Trail {
     /// Takes the sleeps of a client by its own pace.
     pub(super) fn take_pace(&mut self) -> ClientPace {
         self.pace.take()
+    }
+
+    /// Counts what the process did that a wait was for.
+    pub(super) fn count_holder(&mut self, part: RequestPart, work: &HolderWork) {
+        self.holders.add_work(part, work);
+    }
+
+    /// Takes what processes did that the request waited for.
+    pub(super) fn take_holders(&mut self) -> HolderTimes {
+        std::mem::take(&mut self.holders)
     }
 
     /// Accounts the time back to `begin_ns`; nothing if it is accounted already.

@@ -56,6 +56,8 @@ pub struct TurnTracker {
     datagrams: Option<DatagramTurns>,
     /// Where it is in a turn that began before the window; `None`: in none.
     cut_turn: Option<CutTurn>,
+    /// When the call ended that moved the server's greeting: its first bytes, before any request.
+    greeted_ns: Option<u64>,
     /// Counts of exchanges and calls so far.
     pub counts: TurnCounts,
 }
@@ -73,6 +75,7 @@ impl TurnTracker {
             unpaused_bytes: None,
             datagrams: None,
             cut_turn: None,
+            greeted_ns: None,
             counts: TurnCounts::default(),
         }
     }
@@ -82,6 +85,11 @@ impl TurnTracker {
     pub fn of_datagrams(mut self, is_udp: bool) -> Self {
         self.datagrams = is_udp.then(DatagramTurns::default);
         self
+    }
+
+    /// Returns when the server's greeting had been moved: bytes of the server before any request, as MySQL and SMTP have it.
+    pub fn greeted_ns(&self) -> Option<u64> {
+        self.greeted_ns
     }
 
     /// Returns the open exchange.
@@ -283,6 +291,9 @@ impl TurnTracker {
     fn add_response(&mut self, call: &MovingCall, has_gap: bool) -> TurnChange {
         // What the server says first, or what answers a request from before the recording, answers none.
         let Some(open) = &mut self.open else {
+            if call.range.first == 0 {
+                self.greeted_ns = Some(call.end_ns);
+            }
             return TurnChange::None;
         };
         if open.response.is_none() && self.side == Side::Client {

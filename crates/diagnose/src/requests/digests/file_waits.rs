@@ -22,6 +22,8 @@ pub type FileKey = (u32, u64);
 pub struct FileWaitDigest {
     /// Time by thread, and by file in the order of their keys, ns.
     threads: HashMap<u32, BTreeMap<FileKey, u64>>,
+    /// The same of waits for locks of files.
+    locks: HashMap<u32, BTreeMap<FileKey, u64>>,
 }
 
 impl RecordingDigest for FileWaitDigest {
@@ -43,16 +45,17 @@ impl TableConsumer for FileWaitDigest {
 }
 
 impl FileWaitDigest {
-    /// Adds time that threads waited for the disk, by file.
+    /// Adds time that threads waited for the disk or for locks, by file.
     fn add(&mut self, rows: &Waits) {
         for row in 0..rows.device.len() {
             let Some(file) = rows.device[row].zip(rows.object[row]) else {
                 continue;
             };
-            if is_file_lock(rows, row) {
-                continue;
-            }
-            let files = self.threads.entry(rows.tid[row]).or_default();
+            let threads = match is_file_lock(rows, row) {
+                true => &mut self.locks,
+                false => &mut self.threads,
+            };
+            let files = threads.entry(rows.tid[row]).or_default();
             if files.len() < FILES_MOST || files.contains_key(&file) {
                 // from then on it waited for a CPU
                 let ready_ns = rows.woken_ns[row].unwrap_or(rows.end_ns[row]);
@@ -64,9 +67,19 @@ impl FileWaitDigest {
 
     /// Returns the files that a thread waited for, the one with the most time first, with that time, ns.
     pub fn files_of(&self, tid: u32) -> Vec<(FileKey, u64)> {
-        let files = self.threads.get(&tid).into_iter().flatten();
-        let mut files: Vec<_> = files.map(|(file, ns)| (*file, *ns)).collect();
-        files.sort_by_key(|(_, ns)| std::cmp::Reverse(*ns));
-        files
+        sorted(&self.threads, tid)
     }
+
+    /// Returns the files with locks that a thread waited for, the one with the most time first, with that time, ns.
+    pub fn locks_of(&self, tid: u32) -> Vec<(FileKey, u64)> {
+        sorted(&self.locks, tid)
+    }
+}
+
+/// Returns the files of a thread, the one with the most time first.
+fn sorted(threads: &HashMap<u32, BTreeMap<FileKey, u64>>, tid: u32) -> Vec<(FileKey, u64)> {
+    let files = threads.get(&tid).into_iter().flatten();
+    let mut files: Vec<_> = files.map(|(file, ns)| (*file, *ns)).collect();
+    files.sort_by_key(|(_, ns)| std::cmp::Reverse(*ns));
+    files
 }

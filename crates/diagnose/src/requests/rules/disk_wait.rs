@@ -2,7 +2,7 @@
 
 use table::tables::WaitedFile;
 
-use super::host::{HostCause, judge_cause, longest_place};
+use super::host::{HostCause, file_title, judge_cause, longest_place};
 use super::rule::{RequestRule, RequestVerdict};
 use super::shared::number;
 use crate::report::RuleId;
@@ -100,18 +100,6 @@ impl FilesWaitedFor {
             None => "Which disk it was, and which programs used it, too (`iostat -x`).".to_owned(),
         }
     }
-}
-
-/// Returns path and device of a file: `/var/lib/redis/appendonly.aof on vda1`.
-fn file_title(file: &WaitedFile) -> String {
-    let path = match file.path.as_deref() {
-        Some(path) => path.to_owned(),
-        None => format!("inode {}", file.inode),
-    };
-    let deleted = if file.deleted { " (deleted)" } else { "" };
-    let disk = file.disk.as_deref();
-    let disk = disk.map_or_else(String::new, |disk| format!(" on {disk}"));
-    format!("{path}{deleted}{disk}")
 }
 
 /// Returns texts and facts of the time that threads waited for the disk.

@@ -1,6 +1,8 @@
 //! Parts that rules on the host and the program share: a cause with its time in some parts of the requests, which can be
 //! avoided.
 
+use table::tables::WaitedFile;
+
 use super::rule::{Remedy, RequestFinding, RequestVerdict};
 use super::shared::{
     direct_confidence, duration_facts, make_advice, of_requests, of_time, rule_out, share_fact,
@@ -9,6 +11,8 @@ use super::shared::{
 use crate::report::Fact;
 use crate::requests::RequestPart;
 use crate::requests::case::{PartHarm, ServiceCase};
+use crate::requests::holding::HolderWork;
+use crate::requests::id::EndpointId;
 
 /// Words of a rule for its parts, beside the numbers.
 pub struct HostCause {
@@ -115,4 +119,60 @@ pub fn longest_place(case: &ServiceCase<'_>, part: RequestPart) -> String {
     let stacks = case.stacks(part);
     let place = stacks.first().map(|it| format!(", in {}", it.subject));
     place.unwrap_or_default()
+}
+
+/// Returns path and device of a file: `/var/lib/redis/appendonly.aof on vda1`.
+pub fn file_title(file: &WaitedFile) -> String {
+    let path = match file.path.as_deref() {
+        Some(path) => path.to_owned(),
+        None => format!("inode {}", file.inode),
+    };
+    let deleted = if file.deleted { " (deleted)" } else { "" };
+    let disk = file.disk.as_deref();
+    let disk = disk.map_or_else(String::new, |disk| format!(" on {disk}"));
+    format!("{path}{deleted}{disk}")
+}
+
+/// Returns what a process did while others waited for it; `None`: nothing to name.
+pub fn describe_work(case: &ServiceCase<'_>, holders: &HolderWork) -> Option<String> {
+    let (work, _) = holders.largest_part()?;
+    let text = match work {
+        RequestPart::Remote => {
+            return Some(format!(
+                "waited for its client{}",
+                other_end(case, holders.client)
+            ));
+        }
+        RequestPart::Cpu => "computed",
+        RequestPart::RunQueue | RequestPart::Preempted => "waited for a CPU",
+        RequestPart::CpuQuota => "waited for its CPU quota",
+        RequestPart::Timer => "slept",
+        RequestPart::Disk => "waited for a disk",
+        RequestPart::Memory => "waited for memory",
+        RequestPart::Lock => "waited for a lock",
+        RequestPart::Upstream => {
+            return Some(format!(
+                "waited for the server{}",
+                other_end(case, holders.server)
+            ));
+        }
+        RequestPart::Paused => "was stopped",
+        _ => return None,
+    };
+    Some(text.to_owned())
+}
+
+/// Returns the process or the address at the other end of a connection; empty if it is not known.
+fn other_end(case: &ServiceCase<'_>, endpoint: Option<EndpointId>) -> String {
+    let Some(endpoint) = endpoint.map(|it| case.evidence.endpoint(it)) else {
+        return String::new();
+    };
+    let names = case.evidence.names();
+    let peer = endpoint.peer.map(|it| case.evidence.endpoint(it).pid);
+    match peer.filter(|pid| *pid != 0) {
+        Some(pid) => format!(" {}", names.process(pid).title()),
+        None => names
+            .row(endpoint.conn)
+            .map_or_else(String::new, |row| format!(" {}", row.remote)),
+    }
 }

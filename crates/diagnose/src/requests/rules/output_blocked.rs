@@ -1,7 +1,7 @@
 //! A thread that has a request writes to a pipe, a terminal or a UNIX socket, and nobody reads what is there: a log that is not
 //! drained stops the program.
 
-use super::host::{HostCause, judge_cause, longest_place};
+use super::host::{HostCause, describe_work, judge_cause, longest_place};
 use super::rule::{RequestRule, RequestVerdict};
 use super::shared::number;
 use crate::report::RuleId;
@@ -36,10 +36,13 @@ fn host_cause(case: &ServiceCase<'_>, harm: &PartHarm) -> HostCause {
         parts: &[RequestPart::Output],
         holds: "Output that is not read in time delays",
         place: match reader {
-            Some(reader) => format!(
-                "{}; {reader} reads it",
-                longest_place(case, RequestPart::Output)
-            ),
+            Some(reader) => {
+                let place = longest_place(case, RequestPart::Output);
+                match describe_work(case, &case.digest.holders.output) {
+                    Some(work) => format!("{place}; {reader} has to read it, and {work} meanwhile"),
+                    None => format!("{place}; {reader} reads it"),
+                }
+            }
             None => longest_place(case, RequestPart::Output),
         },
         fact: ("output_ns", "waited for room for output"),

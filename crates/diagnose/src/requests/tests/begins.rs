@@ -75,3 +75,66 @@ fn server_works_before_the_send_call_of_its_client_ends() {
         ]
     );
 }
+
+/// A server looks up the client's name before it greets, as MySQL does.
+#[test]
+fn first_request_begins_with_the_connection_if_the_server_greets() {
+    let mut rows = Rows::server();
+    rows.connections[0].opened_ns = Some(10 * MS);
+    let accepted = wait(70, (0, 10 * MS, 10 * MS), WaitObject::Listener, None);
+    let looking = wait(70, (11 * MS, 31 * MS, 31 * MS), WaitObject::Sleep, None);
+    let login = wait(
+        70,
+        (32 * MS, 33 * MS, 33 * MS),
+        WaitObject::Connection,
+        Some(1),
+    );
+    rows.waits.extend([accepted, looking, login]);
+    rows.calls.push(call(1, 32 * MS, true, 80, 70));
+    rows.calls.push(call(1, 34 * MS, false, 100, 70));
+    rows.calls.push(call(1, 35 * MS, true, 10, 70));
+    let requests = rows.clone().with_offsets().requests();
+    check(&requests[0]);
+    assert_eq!(
+        (requests[0].begin_ns, requests[0].duration_ns),
+        (10 * MS, 25 * MS)
+    );
+    let timer = parts(&requests[0])
+        .into_iter()
+        .find(|it| it.0 == RequestPart::Timer);
+    assert_eq!(timer, Some((RequestPart::Timer, 20 * MS)));
+    // a login long after the greeting is another matter
+    for call in rows.calls.iter_mut().skip(1) {
+        call.end_ns += 100 * MS;
+    }
+    rows.waits.truncate(2);
+    let requests = rows.with_offsets().requests();
+    assert_eq!(requests[0].begin_ns, 134 * MS);
+}
+
+#[test]
+fn client_waits_for_the_greeting_with_its_first_request() {
+    let mut rows = Rows::client();
+    rows.connections[0].connect_ns = Some(MS);
+    rows.connections[0].opened_ns = Some(2 * MS);
+    let greeting = wait(
+        80,
+        (3 * MS, 23 * MS, 23 * MS),
+        WaitObject::Connection,
+        Some(1),
+    );
+    rows.waits.push(greeting);
+    rows.calls.push(call(1, 24 * MS, false, 80, 80));
+    rows.calls.push(call(1, 25 * MS, true, 100, 80));
+    rows.calls.push(call(1, 26 * MS, false, 10, 80));
+    let requests = rows.with_offsets().requests();
+    check(&requests[0]);
+    assert_eq!(
+        (requests[0].begin_ns, requests[0].duration_ns),
+        (MS, 25 * MS)
+    );
+    let remote = parts(&requests[0])
+        .into_iter()
+        .find(|it| it.0 == RequestPart::Remote);
+    assert_eq!(remote.map(|it| it.1 >= 20 * MS), Some(true));
+}

@@ -1,0 +1,173 @@
+//! Waits for those who hold a lock, or have to read output.
+
+use super::*;
+use crate::requests::holding::HolderTimes;
+use crate::requests::service::Side;
+
+/// Rows of a server: its thread 70 has a request from 10 to 40 ms.
+fn served(waits: impl IntoIterator<Item = Wait>) -> Rows {
+    let mut rows = Rows::server();
+    rows.waits
+        .push(wait(70, (0, 10 * MS, 10 * MS), WaitObject::Epoll, Some(1)));
+    rows.calls.push(call(1, 10 * MS, false, 10, 70));
+    rows.waits.extend(waits);
+    rows.calls.push(call(1, 40 * MS, true, 10, 70));
+    rows.waits.sort_by_key(|row| row.end_ns);
+    rows.with_offsets()
+}
+
+/// Returns the only request, and what those did that it waited for.
+fn judged(rows: &Rows) -> (RequestRow, HolderTimes) {
+    let table = rows.fill(rows.table(&[]), usize::MAX);
+    let ids = table.services.ids();
+    let mut servers = ids.filter(|id| table.services.key(*id).side == Side::Server);
+    let server = servers.next().expect("a server");
+    let holders = table.services.digest(server).holders;
+    let mut requests = rows.requests();
+    assert_eq!(requests.len(), 1);
+    let request = requests.remove(0);
+    check(&request);
+    (request, holders)
+}
+
+/// Makes a wait of PostgreSQL: for descriptors, without a time limit.
+fn endless(tid: u32, (start_ns, end_ns): (u64, u64)) -> Wait {
+    Wait {
+        syscall: Some(232),
+        ..wait(tid, (start_ns, end_ns, end_ns), WaitObject::Epoll, None)
+    }
+}
+
+#[test]
+fn lock_of_a_file_is_no_disk() {
+    for (syscall, part) in [
+        (72, RequestPart::Process),
+        (73, RequestPart::Process),
+        (0, RequestPart::Disk),
+    ] {
+        let lock = Wait {
+            syscall: Some(syscall),
+            ..wait(70, (11 * MS, 39 * MS, 39 * MS), WaitObject::File, None)
+        };
+        let (request, _) = judged(&served([woken_by(lock, 90)]));
+        assert_eq!(
+            parts(&request),
+            [(RequestPart::Cpu, 2 * MS), (part, 28 * MS)]
+        );
+    }
+    // another thread of the process had it
+    let lock = Wait {
+        syscall: Some(73),
+        ..wait(70, (11 * MS, 39 * MS, 39 * MS), WaitObject::File, None)
+    };
+    let other = wait(71, (0, MS, MS), WaitObject::Sleep, None);
+    let (request, _) = judged(&served([other, woken_by(lock, 71)]));
+    let lock = parts(&request)
+        .into_iter()
+        .find(|it| it.0 != RequestPart::Cpu);
+    assert_eq!(lock, Some((RequestPart::Lock, 28 * MS)));
+}
+
+#[test]
+fn a_signal_does_not_end_a_wait_that_goes_on() {
+    let first = endless(70, (11 * MS, 21 * MS));
+    let second = woken_by(endless(70, (21 * MS, 39 * MS)), 90);
+    let (request, _) = judged(&served([first.clone(), second.clone()]));
+    assert_eq!(
+        parts(&request),
+        [(RequestPart::Cpu, 2 * MS), (RequestPart::Process, 28 * MS)]
+    );
+    // a time limit is a timer, whatever comes next
+    let limited = Wait {
+        limit_ns: Some(10 * MS),
+        ..first
+    };
+    let (request, _) = judged(&served([limited, second]));
+    assert_eq!(
+        parts(&request),
+        [
+            (RequestPart::Cpu, 2 * MS),
+            (RequestPart::Timer, 10 * MS),
+            (RequestPart::Process, 18 * MS)
+        ]
+    );
+}
+
+/// 91 waited for 92, and that for its client: the session of 92 is idle in a transaction.
+#[test]
+fn the_last_holder_counts() {
+    let lock = woken_by(endless(70, (11 * MS, 39 * MS)), 91);
+    let behind = woken_by(endless(91, (5 * MS, 38 * MS)), 92);
+    let client = wait(
+        92,
+        (6 * MS, 37 * MS, 37 * MS),
+        WaitObject::Connection,
+        Some(2),
+    );
+    let mut rows = served([lock, behind, client]);
+    rows.connections.push(connection(2, Role::Server, 90));
+    let (request, holders) = judged(&rows);
+    let waiting = request
+        .path
+        .iter()
+        .find(|it| it.part == RequestPart::Process);
+    let waker = waiting.and_then(|step| step.woken_by.as_ref());
+    assert_eq!(waker.map(|it| it.tid), Some(92), "{:?}", request.path);
+    assert_eq!(
+        holders.process.largest_part(),
+        Some((RequestPart::Remote, 26 * MS))
+    );
+    assert!(holders.process.client.is_some());
+}
+
+/// A loop with a timer of its own every 4 ms: the request waits until another client's request comes, as `BLPOP` of redis does.
+#[test]
+fn timers_of_a_loop_do_not_hold_a_request_that_another_answers() {
+    let tick = |start: u64, end: u64| Wait {
+        limit_ns: Some(4 * MS),
+        ..wait(
+            70,
+            (start * MS, end * MS, end * MS),
+            WaitObject::Epoll,
+            None,
+        )
+    };
+    let pushed = Wait {
+        limit_ns: Some(9 * MS),
+        ..wait(70, (19 * MS, 21 * MS, 21 * MS), WaitObject::Epoll, Some(2))
+    };
+    let mut rows = served([tick(11, 15), tick(15, 19), pushed]);
+    rows.connections.push(connection(2, Role::Server, SERVER));
+    rows.calls.pop();
+    rows.calls.push(call(2, 21 * MS, false, 20, 70));
+    rows.calls.push(call(1, 22 * MS, true, 10, 70));
+    rows.calls.push(call(2, 23 * MS, true, 10, 70));
+    let requests = rows.with_offsets().requests();
+    let held = requests.iter().find(|row| row.id == "1:q0").expect("it");
+    check(held);
+    let part = |part| parts(held).iter().find(|it| it.0 == part).map(|it| it.1);
+    assert_eq!(part(RequestPart::Timer), None, "{:?}", held.path);
+    assert_eq!(part(RequestPart::Unknown), Some(10 * MS));
+}
+
+#[test]
+fn a_time_limit_does_not_end_a_wait_for_a_lock_that_goes_on() {
+    let other = wait(71, (0, MS, MS), WaitObject::Sleep, None);
+    let first = wait(70, (11 * MS, 21 * MS, 21 * MS), WaitObject::Futex, None);
+    let second = wait(70, (21 * MS, 39 * MS, 39 * MS), WaitObject::Futex, None);
+    let (request, _) = judged(&served([
+        other.clone(),
+        first.clone(),
+        woken_by(second.clone(), 71),
+    ]));
+    assert_eq!(
+        parts(&request),
+        [(RequestPart::Cpu, 2 * MS), (RequestPart::Lock, 28 * MS)]
+    );
+    // nobody ended it: a sleep
+    let (request, _) = judged(&served([other, first, second]));
+    assert_eq!(
+        parts(&request),
+        [(RequestPart::Cpu, 2 * MS), (RequestPart::Timer, 28 * MS)]
+    );
+}
