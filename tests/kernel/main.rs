@@ -19,6 +19,7 @@ mod containers;
 mod copy;
 mod counts;
 mod damage;
+mod descriptors;
 mod doctor;
 mod drops;
 mod errors;

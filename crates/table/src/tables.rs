@@ -127,9 +127,9 @@ table! {
         /// (`LINUX_MIB_SYNCOOKIESRECV`); counter over the namespace's life, read with `drops`.
         netns_syncookies_received: Option<u64>, "segments", null = "not readable on this kernel";
         /// How many descriptors the owning process may have (`RLIMIT_NOFILE`); gauge.
-        descriptors_most: Option<u32>, "-", null = "read at walks only";
+        descriptors_most: Option<u32>, "-", null = "read at walks only, up to 262,144";
         /// Whether it had no free descriptor then: accept() fails with `EMFILE`.
-        descriptors_full: Option<bool>, "-", null = "read at walks only";
+        descriptors_full: Option<bool>, "-", null = "as `descriptors_most`";
     }
 }
 

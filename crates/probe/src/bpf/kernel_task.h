@@ -16,11 +16,12 @@ struct sched_info {
 struct fdtable {
 	unsigned int max_fds;
 	struct file **fd;
+	unsigned long *open_fds;
+	unsigned long *full_fds_bits; /* words of open_fds in which all bits are set */
 };
 
 struct files_struct {
 	struct fdtable *fdt;
-	unsigned int next_fd; /* no lower descriptor is free (alloc_fd(), __put_unused_fd()) */
 };
 
 /* include/uapi/linux/resource.h */

@@ -11,17 +11,49 @@
 /* include/uapi/asm-generic/resource.h */
 #define RLIMIT_NOFILE 7
 
-/*
- * Has the process of a thread a descriptor for another file? alloc_fd() looks for one from next_fd on, and fails at the limit.
- */
+/* Words that are read of full_fds_bits: of 262,144 descriptors. */
+#define FULL_WORDS_MOST 64
+
+/* Reads a word of a bit map. Are the lowest bits of it all set? */
+static __always_inline bool are_bits_set(const unsigned long *word, u64 bits)
+{
+	u64 mask = bits < 64 ? (1ull << bits) - 1 : ~0ull;
+	u64 found = 0;
+
+	bpf_probe_read_kernel(&found, sizeof(found), word);
+	return (found & mask) == mask;
+}
+
+/* Is every descriptor below the limit in use? Then alloc_fd() fails with EMFILE. */
+static __always_inline bool is_table_full(const struct fdtable *fdt, u64 limit)
+{
+	const unsigned long *full = BPF_CORE_READ(fdt, full_fds_bits);
+	const unsigned long *open = BPF_CORE_READ(fdt, open_fds);
+	u64 words = limit / 64;
+	u32 i;
+
+	if (limit > BPF_CORE_READ(fdt, max_fds))
+		return false;
+	for (i = 0; i < FULL_WORDS_MOST; i++) {
+		if (i * 64 >= words)
+			break;
+		if (!are_bits_set(full + i, words - i * 64))
+			return false;
+	}
+	return are_bits_set(open + words, limit % 64);
+}
+
+/* Has the process of a thread a descriptor for another file? */
 static __always_inline struct descriptor_room room_of(const struct task_struct *task)
 {
+	struct descriptor_room room = {};
 	u64 limit = BPF_CORE_READ(task, signal, rlim[RLIMIT_NOFILE].rlim_cur);
 
-	return (struct descriptor_room){
-		.limit = limit < (u32)-1 ? limit : (u32)-1,
-		.full = BPF_CORE_READ(task, files, next_fd) >= limit,
-	};
+	if (limit > FULL_WORDS_MOST * 64 * 64)
+		return room;
+	room.limit = limit;
+	room.full = is_table_full(BPF_CORE_READ(task, files, fdt), limit);
+	return room;
 }
 
 /* A walk has found a listening socket of this process. */
