@@ -40,6 +40,15 @@ const CONNECTIONS: &[Fault] = &[
         scene: messages::write_write_read,
     },
     Fault {
+        name: "cork_delay",
+        summary: "a client sets a cork and waits for replies; its twin sends at once",
+        source: "docs/findings/cork_delay.md",
+        claim: |_| claim_opener("cork_delay"),
+        mendable: true,
+        congctls: CONGCTLS,
+        scene: messages::cork_delay,
+    },
+    Fault {
         name: "tiny_send_buffer",
         summary: "a send buffer far smaller than what the path holds",
         source: "SNAP 4.1 and 6.3",

@@ -28,6 +28,13 @@ const fn make_fault(
 /// Faults of requests and programs.
 pub(super) const CAUSES: &[Fault] = &[
     make_fault(
+        "accept_failed",
+        "a server has too few descriptors for its connections; its twin has enough",
+        "docs/findings/accept_failed.md",
+        |_| claim_server_requests("accept_failed"),
+        server::accept_failed,
+    ),
+    make_fault(
         "timer_wait",
         "a server sleeps before it answers; its twin sleeps in another thread",
         "docs/findings/timer_wait.md",
@@ -158,6 +165,13 @@ pub(super) const CAUSES: &[Fault] = &[
         "docs/findings/serial_round_trips.md",
         |_| claim_client_requests("serial_round_trips"),
         clients::serial_round_trips,
+    ),
+    make_fault(
+        "slow_start_after_idle",
+        "a client pauses between large requests, and its congestion window is small again; the twin's stays",
+        "docs/findings/slow_start_after_idle.md",
+        |_| claim_client_requests("slow_start_after_idle"),
+        clients::slow_start_after_idle,
     ),
     make_fault(
         "connection_churn",

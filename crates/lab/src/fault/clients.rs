@@ -3,6 +3,7 @@
 use super::scene::{
     ConnectionEnd, RecordedPrograms, Scene, SeededDice, Variant, make_link, path, variant_word,
 };
+use crate::DirectionConfig;
 
 /// Plants a client that sends requests one after another over a long path; the twin uses several
 /// connections.
@@ -155,6 +156,32 @@ pub(super) fn connect_failed(variant: Variant, dice: &mut SeededDice) -> Scene {
         format!("keep-alive-client --rounds {rounds} --pause-us 3000 --first {first}"),
     );
     scene.firewall = vec![(ConnectionEnd::Client, RULES.to_owned())];
+    scene
+}
+
+/// Plants pauses that are longer than a retransmission timeout, between requests of many windows; the twin keeps its window.
+pub(super) fn slow_start_after_idle(variant: Variant, dice: &mut SeededDice) -> Scene {
+    let rtt_ms = dice.between(40, 80);
+    let request = dice.between(150_000, 300_000);
+    let pause_us = 600_000 + 3_000 * rtt_ms;
+    // the queue has room for a whole window at once
+    let link = DirectionConfig {
+        queue_bytes: 2 * request,
+        ..make_link(rtt_ms, 200)
+    };
+    let mut scene = Scene::over(
+        link,
+        format!("reply-server --request {request}"),
+        format!("request-reply --request {request} --rounds 8 --pause-us {pause_us}"),
+    );
+    let after_idle = match variant {
+        Variant::Healthy => "0",
+        Variant::Faulty | Variant::Fixed => "1",
+    };
+    let name = "net.ipv4.tcp_slow_start_after_idle";
+    scene
+        .sysctls
+        .push((ConnectionEnd::Client, name, after_idle));
     scene
 }
 

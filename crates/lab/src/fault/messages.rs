@@ -18,6 +18,19 @@ pub(super) fn write_write_read(variant: Variant, dice: &mut SeededDice) -> Scene
     )
 }
 
+/// Plants a client that corks its requests and waits for each reply; the twin sends them at once.
+pub(super) fn cork_delay(variant: Variant, dice: &mut SeededDice) -> Scene {
+    let rtt_ms = dice.between(1, 10);
+    let request = dice.between(50, 1_000);
+    let rounds = dice.between(15, 25);
+    let cork = variant_word(variant == Variant::Faulty, "--cork");
+    Scene::over(
+        path(rtt_ms),
+        format!("reply-server --request {request}"),
+        format!("request-reply --request {request} --rounds {rounds} {cork}"),
+    )
+}
+
 /// Plants a client that logs short records: one joins the next within the ACK timer's 40 ms.
 /// Records written back to back do not stall.
 pub(super) fn logging_client(variant: Variant, dice: &mut SeededDice) -> Scene {

@@ -127,6 +127,26 @@ pub(super) fn process_pause(variant: Variant, dice: &mut SeededDice) -> Scene {
     server_scene(variant, dice, &format!("--work stopped --amount {us}"))
 }
 
+/// Plants a server with descriptors for half of the connections at first; the twin has enough.
+pub(super) fn accept_failed(variant: Variant, dice: &mut SeededDice) -> Scene {
+    let connections = dice.between(4, 8);
+    let shortage_us = dice.between(2_500_000, 4_000_000);
+    let rounds = dice.between(20, 30);
+    let shortage = match variant {
+        Variant::Healthy => String::new(),
+        Variant::Faulty | Variant::Fixed => {
+            let free = connections / 2;
+            format!("--descriptors {free} --shortage-us {shortage_us}")
+        }
+    };
+    Scene::local(
+        format!("task-server {shortage}"),
+        format!(
+            "pool-client --threads {connections} --pool {connections} --rounds {rounds} --pause-us 100000"
+        ),
+    )
+}
+
 /// Plants a CPU quota that a few requests use up; the twin never reaches it.
 pub(super) fn cpu_quota(variant: Variant, dice: &mut SeededDice) -> Scene {
     let us = dice.between(10_000, 20_000);

@@ -30,6 +30,7 @@ mod redis;
 mod relay;
 mod reply;
 mod rounds;
+mod shortage;
 mod tasks;
 pub mod threads;
 mod until_end;

@@ -103,6 +103,9 @@ pub(crate) struct SocketOptions {
     /// Set TCP_NODELAY.
     #[arg(long)]
     pub(crate) nodelay: bool,
+    /// Set TCP_CORK, and never clear it.
+    #[arg(long)]
+    pub(crate) cork: bool,
     /// How many connections may wait to be accepted.
     #[arg(long)]
     pub(crate) backlog: Option<i32>,
@@ -132,6 +135,7 @@ impl SocketOptions {
             socket.set_tcp_congestion(name.as_bytes())?;
         }
         socket.set_tcp_nodelay(self.nodelay)?;
+        socket.set_tcp_cork(self.cork)?;
         Ok(socket)
     }
 }

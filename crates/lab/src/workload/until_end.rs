@@ -7,7 +7,7 @@ use std::thread;
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
-use super::peer::{Peer, accept};
+use super::peer::Peer;
 use super::threads::{join_threads, start};
 use crate::error::LabError;
 
@@ -35,9 +35,10 @@ pub(super) fn is_readable(of: &impl AsFd, limit_us: Option<u64>) -> Result<bool,
 }
 
 /// Accepts connections until stdin is closed, and serves each in its own thread. Returns their results in the order
-/// of accept.
+/// of accept. `accept`: `None` if it is to be tried again.
 pub(super) fn serve_until_end<T: Send>(
     listener: &TcpListener,
+    mut accept: impl FnMut(&TcpListener) -> Result<Option<Peer>, LabError>,
     serve: impl Fn(Peer) -> Result<T, LabError> + Sync,
 ) -> Result<Vec<T>, LabError> {
     const STDIN: usize = 1;
@@ -50,8 +51,9 @@ pub(super) fn serve_until_end<T: Send>(
             match ready.first() {
                 Some(&STDIN) | None => return join_threads(threads),
                 Some(_) => {
-                    let peer = accept(listener)?;
-                    threads.push(start(scope, move || serve(peer))?);
+                    if let Some(peer) = accept(listener)? {
+                        threads.push(start(scope, move || serve(peer))?);
+                    }
                 }
             }
         }

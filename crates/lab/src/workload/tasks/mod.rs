@@ -7,7 +7,7 @@
 mod other;
 mod work;
 
-use std::net::{SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -20,7 +20,8 @@ pub(crate) use work::{Work, WorkKind};
 
 use super::context::Context;
 use super::cpu::ThreadCpu;
-use super::peer::{ConnectionTruth, Peer, SocketOptions, listen, pause_us, port_of};
+use super::peer::{ConnectionTruth, Peer, SocketOptions, accept, listen, pause_us, port_of};
+use super::shortage::Shortage;
 use super::threads::{join_threads, start};
 use super::until_end::{is_readable, serve_until_end};
 use crate::clock::now_ns;
@@ -56,6 +57,12 @@ pub(crate) struct TaskServer {
     /// Reads one byte of each connection, and closes it.
     #[arg(long)]
     refuse: bool,
+    /// Has so many descriptors for connections, until accept() has failed for a time.
+    #[arg(long)]
+    descriptors: Option<u64>,
+    /// That time.
+    #[arg(long, default_value_t = 0)]
+    shortage_us: u64,
 }
 
 /// Truth that `task-server` prints: its requests, the work that they took, and the CPU time of its second thread.
@@ -68,6 +75,8 @@ pub(crate) struct TaskTruth {
     work_ns: u64,
     /// Connections that it closed although there was data to read.
     resets: u64,
+    /// Calls of accept() that failed.
+    failed_accepts: u64,
     /// The thread that works beside requests.
     thread_beside: Option<ThreadCpu>,
     connections: Vec<ConnectionTruth>,
@@ -87,6 +96,10 @@ impl TaskServer {
     pub(crate) fn run(&self, context: &Context) -> Result<TaskTruth, LabError> {
         let listener = listen(self.listen, &SocketOptions::default())?;
         let work = Work::new(self.work, self.amount, self.beside)?;
+        let shortage = self
+            .descriptors
+            .map(|free| Shortage::begin(free, self.shortage_us));
+        let mut shortage = shortage.transpose()?;
         context.ready(port_of(&listener)?)?;
         let ended = Arc::new(AtomicBool::new(false));
         let (served, thread_beside) = thread::scope(|scope| {
@@ -97,7 +110,11 @@ impl TaskServer {
                 .beside
                 .then(|| start(scope, move || work.repeat_until(&is_over)));
             let beside = beside.transpose()?;
-            let served = serve_until_end(&listener, |peer| self.serve(peer, work));
+            let accept_one = |listener: &TcpListener| match &mut shortage {
+                Some(shortage) => shortage.accept(listener),
+                None => accept(listener).map(Some),
+            };
+            let served = serve_until_end(&listener, accept_one, |peer| self.serve(peer, work));
             ended.store(true, Ordering::Relaxed);
             let beside = join_threads(beside.into_iter().collect())?;
             Ok::<_, LabError>((served?, beside.into_iter().flatten().next()))
@@ -107,6 +124,7 @@ impl TaskServer {
             worked: served.iter().map(|one| one.worked).sum(),
             work_ns: served.iter().map(|one| one.work_ns).sum(),
             thread_beside,
+            failed_accepts: shortage.map_or(0, |it| it.failures),
             resets: served.iter().filter(|one| one.is_reset).count() as u64,
             connections: served.into_iter().map(|one| one.connection).collect(),
         })
