@@ -3,6 +3,7 @@
 //!
 //! What is read a second time, because the first reading decides which rows matter:
 //!
+//! - the listening sockets, whose rows are names and readings;
 //! - the connections, their samples and stages, if there are more connections than are judged: the first reading finds
 //!   the longest;
 //! - the calls, if short segments waited on a connection while its ACKs were delayed: only the calls of such connections
@@ -143,6 +144,8 @@ impl AnalysisSet {
             messages,
             tail,
         } = self;
+        // names come first, and digests are made with them: so these readings come once more
+        recording.feed(&[TableId::Listener], &mut [&mut *digests]);
         recording.feed(NAMED, &mut [connections, digests, waits, messages, tail]);
         if connections.wants_calls_again() {
             let mut again = CallRereader(connections);

@@ -109,9 +109,10 @@ fn joined(case: &str, waits: &str) -> Outcome<(TempDir, Recording)> {
     recording(text.path())
 }
 
-/// Tables that are read once more, side by side, for requests.
-const OF_REQUESTS: [&str; 6] = [
+/// Tables that are read once more: listening sockets, which have names and readings; the others side by side, for requests.
+const OF_REQUESTS: [&str; 7] = [
     "calls",
+    "listeners",
     "on_cpu_samples",
     "preemptions",
     "tcp_samples",
@@ -150,7 +151,13 @@ fn calls_and_waits_are_read_twice_on_demand() -> Outcome {
     let reads = recording.reads();
     let again: Vec<_> = reads.iter().filter(|(_, times)| **times > 1).collect();
     // the calls: of all, of those with delayed ACKs, beside the waits, and for requests
-    let for_requests = ["on_cpu_samples", "preemptions", "tcp_samples", "tcp_stages"];
+    let for_requests = [
+        "listeners",
+        "on_cpu_samples",
+        "preemptions",
+        "tcp_samples",
+        "tcp_stages",
+    ];
     let for_requests: Vec<_> = for_requests.iter().map(|table| (table, &2)).collect();
     assert_eq!(
         again,

@@ -33,11 +33,12 @@ impl RequestRule for AcceptFailed {
             let doubt = make_doubt(&who, table, queued.ns);
             return RequestVerdict::Inconclusive(Box::new(doubt));
         }
-        // requests of connections that were accepted wait for a thread
-        let harm_ns = queued.ns.min(table.waited_ns);
+        // connections that nobody has accepted yet have no request that is known
+        let unknown_ns = table.waited_ns.saturating_sub(queued.ns);
         let found = RequestFinding {
             parts: vec![RequestPart::Queued, RequestPart::Unread],
-            harm_ns,
+            harm_ns: table.waited_ns,
+            whole_ns: case.total_ns() + unknown_ns,
             ..RequestFinding::new(case)
         };
         RequestVerdict::Fires(Box::new(finding(found, &who, table)))
