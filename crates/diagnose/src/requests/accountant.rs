@@ -5,6 +5,7 @@
 use super::blockers;
 use super::endpoint::{Endpoint, EndpointId};
 use super::history::{History, ThreadId};
+use super::loop_pool::LoopPoolWait;
 use super::pace::ClientTurn;
 use super::part::RequestPart;
 use super::path::{PathContext, PathFinder};
@@ -147,6 +148,7 @@ impl Accountant {
         self.trail.append_to(&mut exchange.breakdown);
         exchange.pace.add(&self.trail.take_pace());
         exchange.add_holders(self.trail.take_holders());
+        exchange.loop_pool = LoopPoolWait::join(exchange.loop_pool, self.trail.take_loop_pool());
         exchange.accounted_ns = end_ns;
     }
 

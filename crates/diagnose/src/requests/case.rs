@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use super::endpoint::Endpoint;
 use super::evidence::{NamedThread, NamedTime, RequestEvidence};
+use super::id::EndpointId;
 use super::part::{PartTimes, RequestPart};
 use super::resets::ResetDigest;
 use super::service::{ServiceDigest, ServiceId, ServiceKey, Side, SlowestRequests};
@@ -91,6 +92,11 @@ impl<'a> RequestEvidence<'a> {
         let mut cases: Vec<_> = with_requests.map(|id| ServiceCase::new(self, id)).collect();
         cases.sort_by(|a, b| (b.total_ns(), a.key).cmp(&(a.total_ns(), b.key)));
         cases
+    }
+
+    /// Returns the service of a recorded end of a connection.
+    pub(in crate::requests) fn service_of(&'a self, id: EndpointId) -> ServiceCase<'a> {
+        ServiceCase::new(self, self.endpoint(id).service)
     }
 
     /// Returns the clients with messages that a reset or an end answered, those with the most time first.

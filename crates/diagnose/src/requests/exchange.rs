@@ -3,6 +3,7 @@
 use super::datagrams::RepeatedQuestions;
 use super::holding::HolderTimes;
 use super::id::{EndpointId, ThreadId};
+use super::loop_pool::{LoopPoolWait, Release};
 pub use super::moving_call::{MovingCall, StreamRange};
 use super::pace::ClientPace;
 use super::pauses::ResponsePauses;
@@ -65,6 +66,10 @@ pub struct Exchange {
     pub has_gap: bool,
     /// The wait for its connection, before it.
     pub pool: Option<PoolWait>,
+    /// Of a loop that asked: its connection was in use until then.
+    pub release: Option<Release>,
+    /// Its wait for a connection to another server.
+    pub loop_pool: Option<LoopPoolWait>,
     /// Requests that its thread had begun to serve.
     pub served: u64,
     /// Its time until then is accounted.
@@ -104,6 +109,8 @@ impl Exchange {
             holders: None,
             has_gap: false,
             pool: None,
+            release: None,
+            loop_pool: None,
             served: 0,
             breakdown: RequestBreakdown::default(),
         }

@@ -100,18 +100,25 @@ impl RequestTable {
             .map(|open| ResponseTimes {
                 asked_ns: open.begin_ns,
                 arrived_ns: call.begin_ns,
+                release: open.release,
             });
+        let offset = open.as_ref().filter(|_| is_server);
+        let offset = offset.map(|open| open.request.first);
+        let asked_for = open.and_then(|open| Some((open.asked_for?, open.begin_ns)));
+        // a later request of that connection did not ask
+        let asked_for = asked_for.filter(|(served, asked_ns)| {
+            let turns = self.turns[served.index()].as_deref();
+            let begin_ns = turns.and_then(|turns| turns.tracker.begin_ns());
+            begin_ns.is_none_or(|begin_ns| begin_ns <= *asked_ns)
+        });
         ThreadCall {
             endpoint: id,
             is_udp: self.endpoints.get(id).is_udp,
             is_send: is_server != call.is_request,
-            offset: open
-                .as_ref()
-                .filter(|_| is_server)
-                .map(|open| open.request.first),
+            offset,
             served: match is_server {
                 true => Some(id),
-                false => open.and_then(|open| open.asked_for),
+                false => asked_for.map(|(served, _)| served),
             },
             response,
         }
@@ -211,7 +218,10 @@ impl RequestTable {
             self.history.begin_serving(call.thread);
         }
         let before = over.as_deref().filter(|_| side == Side::Client);
-        let before = before.filter(|before| before.request_thread != call.thread);
+        let is_same_thread = |before: &&Exchange| before.request_thread == call.thread;
+        let of_loop = before.filter(|it| is_same_thread(it) && it.response.is_some());
+        let read = of_loop.map(|before| (before.answered_ns, before.asked_for));
+        let before = before.filter(|before| !is_same_thread(before));
         let pool = before.zip(turns.tracker.open()).and_then(|(before, open)| {
             pool::wait_before(
                 &self.history,
@@ -230,7 +240,10 @@ impl RequestTable {
             open.pool = pool;
             open.served = self.history.count_served(call.thread);
             if side == Side::Client {
-                open.asked_for = self.history.asking_endpoint(call.thread, call.end_ns);
+                let asking = (self.endpoints.get(id).service, call.thread);
+                open.release = self.free.ask(&self.history, asking, open.begin_ns, read);
+                let time = (call.end_ns, open.release.is_some());
+                open.asked_for = self.history.asking_endpoint(call.thread, time);
             }
             match opening {
                 Some(opening) => accountant::join_opening(open, opening),

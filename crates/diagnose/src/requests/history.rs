@@ -385,8 +385,9 @@ impl History {
     }
 
     /// Returns the connection with the request that a thread served when it began a request of its own.
-    pub fn asking_endpoint(&self, thread: ThreadId, at_ns: u64) -> Option<EndpointId> {
-        self.get(thread).work.asking_endpoint(at_ns)
+    /// `time`: when, and whether another request released its connection in this round of a loop.
+    pub fn asking_endpoint(&self, thread: ThreadId, time: (u64, bool)) -> Option<EndpointId> {
+        self.get(thread).work.asking_endpoint(time)
     }
 
     /// Adds a sample of what a thread ran. `horizon_ns`: nothing older is needed.

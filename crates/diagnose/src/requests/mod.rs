@@ -37,7 +37,7 @@
 //! service   requests of one process and address
 //! contrast  what distinguishes the slowest of a service
 //! subjects  who took the time of a service's requests
-//! pool      waits for a connection, before requests
+//! pool      waits for a connection, before requests; loop_pool: those of requests in an event loop
 //! pauses    pauses of a server that timers ended
 //! pace      sleeps of a client between its own sends and reads
 //! series    how its requests follow each other
@@ -86,6 +86,7 @@ mod intake;
 mod judge;
 mod listing;
 mod long_work;
+mod loop_pool;
 mod moving_call;
 mod owner;
 mod pace;

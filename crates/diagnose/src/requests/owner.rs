@@ -139,9 +139,11 @@ impl ThreadWork {
     }
 
     /// Returns the request that a thread serves when it begins a request of its own; `None`:
-    /// unknown, or none.
-    pub fn asking_endpoint(&self, at_ns: u64) -> Option<EndpointId> {
-        let Some(owner) = self.owner else {
+    /// unknown, or none. `is_released`: another request had the connection until this round of the loop. If that one is answered,
+    /// the connection is for one that waited.
+    pub fn asking_endpoint(&self, (at_ns, is_released): (u64, bool)) -> Option<EndpointId> {
+        let owner = self.owner.filter(|it| it.is_received || !is_released);
+        let Some(owner) = owner else {
             return match self.open.as_slice() {
                 [one] => Some(*one),
                 _ => None,

@@ -1,6 +1,8 @@
 //! The critical path: backward from a time over the waits of a thread and those who ended them. What a thread waited for
 //! takes the time of the wait; a wait that another recorded thread ended goes on in that thread.
 
+use table::WaitObject;
+
 use super::cause::Cause;
 use super::endpoint::EndpointId;
 use super::history::{
@@ -11,9 +13,10 @@ use super::owner::is_of_loop;
 use super::part::RequestPart;
 use super::path_finder::HOPS_LEAST;
 pub use super::path_finder::{PathContext, PathFinder};
-use super::position::{CallEnd, NextCall, Position, SleepEvidence};
+use super::position::{CallEnd, NextCall, PoolPlace, Position, SleepEvidence};
 use super::service::Side;
 use super::trail::{StepSubject, Trail};
+use crate::waits::StackPurpose;
 
 /// Threads that wait for each other are followed so deep.
 const DEPTH_MOST: u32 = 6;
@@ -43,6 +46,7 @@ impl PathFinder<'_> {
         let before_ns = trail.ns(RequestPart::Timer);
         self.leave_task_sleep(context, &mut at, until_ns, trail);
         self.walk_on(context, &mut at, until_ns, trail);
+        trail.count_loop_pool(at.leave_pool(trail.at_ns()));
         let slept_ns = trail.ns(RequestPart::Timer) - before_ns;
         match at.sleep {
             SleepEvidence::None => {}
@@ -73,6 +77,7 @@ impl PathFinder<'_> {
             };
             self.run(context, at, event.end_ns.max(until_ns), trail);
             self.leave_sleep(context, at, trail);
+            leave_pool(at, trail);
             at.events -= 1;
             if trail.at_ns() > until_ns {
                 self.pass_event(context, &event, until_ns, trail, at);
@@ -112,6 +117,7 @@ impl PathFinder<'_> {
             sent_ns: ns,
             due_ns: None,
             later: None,
+            pool: None,
             round: None,
             next: NextCall::None,
             has_read: false,
@@ -252,6 +258,9 @@ impl PathFinder<'_> {
         trail: &mut Trail,
         at: &mut Position,
     ) {
+        if at.pool.is_some_and(|it| it.is_of_call(call, end_ns)) {
+            return;
+        }
         let is_own = match call.served {
             Some(served) => call.endpoint == context.own || context.is_own(served),
             // The thread answered this request next: it had waited for that.
@@ -270,6 +279,7 @@ impl PathFinder<'_> {
             }
             return;
         }
+        trail.count_loop_pool(at.leave_pool(trail.at_ns()));
         at.has_read = false;
         at.next = NextCall::Own(end);
         (at.own_ns, at.due_ns) = (end_ns, None);
@@ -289,6 +299,16 @@ impl PathFinder<'_> {
         let part = self.part_of_asking(call.endpoint);
         trail.add(asked_ns, part, Some(at.thread), about);
         *at = self.position(at.thread, trail.at_ns(), at.depth);
+        let release = response.release.filter(|it| it.by != Some(context.own));
+        if let Some(release) = release.filter(|_| at.thread == context.home.0) {
+            let place = PoolPlace {
+                since_ns: release.since_ns,
+                end_ns: asked_ns,
+                endpoint: call.endpoint,
+                has_waited: false,
+            };
+            at.enter_pool(place, part);
+        }
     }
 
     /// Adds the steps of one wait: run queue, wait and what caused it.
@@ -316,7 +336,11 @@ impl PathFinder<'_> {
             // It waited in another request's work.
             return self.account_work(context, at, (begin_ns, RequestPart::Unknown), trail);
         }
+        let pool = at.pool.as_mut().filter(|_| is_of_loop(wait.object));
+        let is_in_pool = pool.map(|pool| pool.has_waited = true).is_some();
         let cause = match self.wait_cause(context, at.thread, wait) {
+            // whatever the loop waited for, the request waited for a connection
+            _ if is_in_pool => Cause::Idle,
             // a timer after which it did nothing for the request, which then waited for something else
             Cause::Part(RequestPart::Timer, _)
                 if is_of_loop(wait.object)
@@ -373,7 +397,14 @@ impl PathFinder<'_> {
                 at.next = next;
             }
             Cause::Helper(other) if at.depth < DEPTH_MOST => {
-                self.walk_in(context, other, begin_ns, trail, at.depth + 1);
+                let since_ns = match is_of_loop(wait.object) {
+                    true => self.busy_since_ns(other, begin_ns).max(until_ns),
+                    false => begin_ns,
+                };
+                self.walk_in(context, other, since_ns, trail, at.depth + 1);
+                if since_ns < begin_ns {
+                    *at = self.position(at.thread, trail.at_ns(), at.depth);
+                }
             }
             Cause::Helper(_) => trail.add(begin_ns, RequestPart::Process, thread, none),
         }
@@ -417,6 +448,25 @@ impl PathFinder<'_> {
         if let Some(evidence) = pace {
             trail.count_pace(evidence, begin_ns, at.sent_ns);
         }
+    }
+
+    /// Returns since when a thread of a pool had work, at a time: it did not wait for more. What it did before the work for a
+    /// request, that request waited for.
+    fn busy_since_ns(&self, thread: ThreadId, ns: u64) -> u64 {
+        let own = self.history.get(thread);
+        let numbers = (0..own.event_count_until(ns)).rev();
+        let events = numbers.take(HOPS_LEAST as usize);
+        let mut known_ns = ns;
+        for event in events.filter_map(|number| own.event(number)) {
+            known_ns = event.end_ns;
+            if let ThreadEventKind::Wait(wait) = &event.kind
+                && (is_of_loop(wait.object) || wait.object == WaitObject::Futex)
+                && wait.purpose != StackPurpose::Mutex
+            {
+                break;
+            }
+        }
+        known_ns
     }
 
     /// Walks back in another thread that worked for the request meanwhile.
@@ -484,5 +534,13 @@ impl PathFinder<'_> {
         let thread = self.history.get(thread);
         let peer = context.peer.map(|peer| self.endpoints.get(peer).pid);
         thread.has_waits && peer == Some(thread.pid)
+    }
+}
+
+/// Ends the wait of a request for a connection, if it began by now.
+fn leave_pool(at: &mut Position, trail: &mut Trail) {
+    let ns = trail.at_ns();
+    if at.pool.is_some_and(|place| ns <= place.since_ns) {
+        trail.count_loop_pool(at.leave_pool(ns));
     }
 }

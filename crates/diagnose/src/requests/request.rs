@@ -6,6 +6,7 @@ use super::datagrams::RepeatedQuestions;
 use super::endpoint::Endpoint;
 use super::holding::HolderTimes;
 use super::id::{EndpointId, RequestId, ThreadId};
+use super::loop_pool::LoopPoolWait;
 use super::pace::ClientPace;
 use super::pauses::ResponsePauses;
 use super::pool::PoolWait;
@@ -33,6 +34,8 @@ pub struct Request {
     pub thread: ThreadId,
     /// The wait for its connection, before it.
     pub pool: Option<PoolWait>,
+    /// Its wait for a connection to another server.
+    pub loop_pool: Option<LoopPoolWait>,
     /// Requests that its thread had begun to serve.
     pub served: u64,
     /// Its datagrams that were repeated.
@@ -63,6 +66,7 @@ impl Request {
             calls: exchange.calls,
             thread: exchange.request_thread,
             pool: exchange.pool,
+            loop_pool: exchange.loop_pool,
             served: exchange.served,
             again: exchange.again,
             pauses: exchange.pauses,

@@ -13,6 +13,7 @@ use super::functions::{FunctionTable, ThreadSample};
 use super::history::{History, Target, ThreadEventKind, ThreadPreemption, ThreadWait};
 use super::id::{EndpointId, ServiceId, ThreadId};
 use super::listing::{Listing, RequestFilter};
+use super::loop_pool::FreeConnections;
 use super::path_finder::HopCredit;
 use super::runs::ThreadRun;
 use super::service::ServiceTable;
@@ -110,6 +111,7 @@ pub struct RequestTable {
     pub(super) classes: HashMap<(ServiceId, ConnectionClass), u64>,
     /// Requests of a thread that follow each other until now, and when the last one ended.
     pub(super) runs: HashMap<(ServiceId, ThreadId), ThreadRun>,
+    pub(super) free: FreeConnections,
     pub(super) broken: u64,
     pub(super) unanswered: u64,
     /// Requests that wait for a response, by their beginnings, and some that do not any more.
@@ -183,6 +185,7 @@ impl RequestTable {
             functions: FunctionTable::default(),
             classes: HashMap::new(),
             runs: HashMap::new(),
+            free: FreeConnections::default(),
             broken: 0,
             unanswered: 0,
             waiting: VecDeque::new(),

@@ -11,6 +11,7 @@ use super::functions::FunctionCounts;
 use super::holding::HolderTimes;
 use super::id::RequestId;
 pub use super::id::ServiceId;
+use super::loop_pool::LoopPoolDigest;
 use super::part::{PartShares, PartTimes};
 use super::pauses::PauseDigest;
 use super::pool::PoolDigest;
@@ -136,6 +137,8 @@ pub struct ServiceDigest {
     pub workers: WorkerDigest,
     /// Waits for a connection, before requests.
     pub pool: PoolDigest,
+    /// Waits of its requests for a connection of their loop to another server.
+    pub loop_pool: LoopPoolDigest,
     /// Pauses that timers ended.
     pub pauses: PauseDigest,
     /// Work of processes that requests waited for.

@@ -77,6 +77,9 @@ impl RequestTable {
             let stack = pool.stack.and_then(|it| self.names.distinct_stack(it));
             digest.pool.add(pool, stack);
         }
+        if let Some(wait) = request.loop_pool {
+            digest.loop_pool.add(wait);
+        }
         if let Some(path_ns) = endpoint.min_rtt_ns {
             let known_ns = digest.path_ns.unwrap_or(path_ns);
             digest.path_ns = Some(known_ns.min(path_ns));

@@ -3,6 +3,7 @@
 use table::{WaitObject, Waker};
 
 use super::id::{EndpointId, ThreadId};
+use super::loop_pool::Release;
 use super::part::RequestPart;
 use crate::waits::{KernelPurpose, StackPurpose};
 
@@ -120,6 +121,8 @@ pub struct ResponseTimes {
     pub asked_ns: u64,
     /// Arrival of the first byte that the call took.
     pub arrived_ns: u64,
+    /// Of a loop: its connection was in use until then.
+    pub release: Option<Release>,
 }
 
 /// Kind of a thread's activity.

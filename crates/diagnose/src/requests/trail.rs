@@ -5,6 +5,7 @@ use super::functions::{FunctionCounts, ThreadSample};
 use super::history::ThreadId;
 use super::holding::{HolderTimes, HolderWork};
 use super::long_work::LongWait;
+use super::loop_pool::LoopPoolWait;
 use super::pace::{ClientPace, PaceCounter, PaceEvidence};
 use super::part::{PartTimes, RequestPart};
 
@@ -159,6 +160,8 @@ pub struct Trail {
     pace: PaceCounter,
     /// Work of those that it waited for.
     holders: HolderTimes,
+    /// Its wait for a connection to another server.
+    loop_pool: Option<LoopPoolWait>,
 }
 
 impl Default for Trail {
@@ -174,6 +177,7 @@ impl Default for Trail {
             unread_behind: 0,
             pace: PaceCounter::default(),
             holders: HolderTimes::default(),
+            loop_pool: None,
         }
     }
 }
@@ -191,6 +195,7 @@ impl Trail {
         self.unread_behind = 0;
         self.pace = PaceCounter::default();
         self.holders = HolderTimes::default();
+        self.loop_pool = None;
     }
 
     /// Returns until where the time is accounted.
@@ -257,6 +262,16 @@ impl Trail {
     /// Takes what processes did that the request waited for.
     pub(super) fn take_holders(&mut self) -> HolderTimes {
         std::mem::take(&mut self.holders)
+    }
+
+    /// Counts a wait for a connection to another server; of several, the last one is named.
+    pub(super) fn count_loop_pool(&mut self, wait: Option<LoopPoolWait>) {
+        self.loop_pool = LoopPoolWait::join(self.loop_pool, wait);
+    }
+
+    /// Takes the wait for a connection to another server.
+    pub(super) fn take_loop_pool(&mut self) -> Option<LoopPoolWait> {
+        self.loop_pool.take()
     }
 
     /// Accounts the time back to `begin_ns`; nothing if it is accounted already.

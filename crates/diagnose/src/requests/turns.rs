@@ -118,6 +118,11 @@ impl TurnTracker {
         (open.request.first == offset && self.side == Side::Client).then_some(open.first_call_ns)
     }
 
+    /// Returns when the open exchange began, ns.
+    pub fn begin_ns(&self) -> Option<u64> {
+        self.open.as_ref().map(|open| open.begin_ns)
+    }
+
     /// Returns when the open exchange began, if it has no response yet, ns.
     pub fn waits_since(&self) -> Option<u64> {
         let open = self.open.as_ref()?;

@@ -1,12 +1,13 @@
-//! Threads wait for a connection of their pool, because others use all of them.
+//! Threads, or requests of an event loop, wait for a connection of their pool, because others use all of them.
 
 use super::rule::{Remedy, RequestDoubt, RequestFinding, RequestRule, RequestVerdict};
 use super::shared::{
     direct_confidence, duration_facts, make_advice, number, share_fact, time_fact,
 };
-use crate::report::RuleId;
+use crate::report::{Confidence, ConfidenceLevel, RuleId};
 use crate::requests::RequestPart;
 use crate::requests::case::ServiceCase;
+use crate::requests::id::EndpointId;
 use crate::units::{count, duration, percent, quantity, ratio_of};
 
 /// The rule `pool_wait`.
@@ -21,11 +22,14 @@ impl RequestRule for PoolWait {
     }
 
     fn summary(&self) -> &'static str {
-        "Threads wait for a free connection of a pool"
+        "Threads or requests wait for a free connection of a pool"
     }
 
     fn check(&self, case: &ServiceCase<'_>) -> RequestVerdict {
         let series = &case.digest.series;
+        if let Some(endpoint) = case.digest.loop_pool.endpoint {
+            return RequestVerdict::Fires(Box::new(make_loop_finding(case, endpoint)));
+        }
         match case.digest.pool.ns {
             0 => unseen_verdict(case),
             // each thread may have a connection of its own
@@ -98,6 +102,58 @@ fn finding(case: &ServiceCase<'_>) -> RequestFinding {
     }
 }
 
+/// Makes the finding: requests that an event loop had read waited for a free connection to another server.
+fn make_loop_finding(case: &ServiceCase<'_>, endpoint: EndpointId) -> RequestFinding {
+    let pool = &case.digest.loop_pool;
+    let asked = case.evidence.service_of(endpoint);
+    let connections = asked.digest.series.connections;
+    let mut facts = duration_facts(case);
+    facts.extend([
+        time_fact("pool_wait_ns", pool.ns, "wait for a connection in requests"),
+        share_fact(
+            "pool_share",
+            ratio_of(pool.ns, case.total_ns()),
+            "of the time of requests",
+        ),
+        number("pool_waits", pool.requests, "request(s) that had to wait"),
+        time_fact("longest_pool_wait_ns", pool.most_ns, "the longest wait"),
+        number("connections", connections, "connection(s)"),
+        share_fact(
+            "busy",
+            busy_share(&asked),
+            "of the time the connections had a request",
+        ),
+    ]);
+    RequestFinding {
+        parts: vec![RequestPart::Upstream],
+        harm_ns: pool.ns,
+        remedy: Remedy::Avoidable,
+        headline: format!(
+            "Too few connections to {}: requests to {} share {}, and waited {} of {} for a free one ({}).",
+            asked.key.address,
+            case.key.name,
+            count(connections),
+            duration(pool.ns),
+            duration(case.total_ns()),
+            percent(ratio_of(pool.ns, case.total_ns())),
+        ),
+        facts,
+        ruled_out: super::shared::rule_out(case, &[("computing", &[RequestPart::Cpu])]),
+        could_not_see: vec![
+            "Waits that ended in a round of the loop with several responses: they may count as `upstream` alone."
+                .to_owned(),
+        ],
+        advice: make_advice(LOOP_FIXES),
+        gain: Some("a connection is always free, and the server stays as fast"),
+        confidence: Confidence {
+            level: ConfidenceLevel::Medium,
+            because: "each request was sent in the round of the loop that read another one's response on the connection"
+                .to_owned(),
+        },
+        ..RequestFinding::new(case)
+    }
+}
+
 /// Returns the share of their time in which the pool's connections carried a request.
 fn busy_share(case: &ServiceCase<'_>) -> f64 {
     let busy_ns = case.total_ns();
@@ -134,3 +190,11 @@ fn unseen_verdict(case: &ServiceCase<'_>) -> RequestVerdict {
         would_help: vec!["Record as root with `--detail waits`.".to_owned()],
     }))
 }
+
+/// Fixes of a pool in an event loop.
+const LOOP_FIXES: [&str; 3] = [
+    "Let the pool have more connections, as many as the server serves at once: pgbouncer `default_pool_size`, node-postgres \
+     `max`, Node.js `http.Agent` `maxSockets`, asyncpg `max_size`, aiohttp `TCPConnector(limit=…)`, SQLAlchemy `pool_size`.",
+    "Give a connection back sooner: before work that does not need it. In pgbouncer, `pool_mode = transaction` does so.",
+    "Make the requests shorter: each holds its connection for as long as it takes.",
+];

@@ -1,0 +1,118 @@
+//! Event loops that wait for a connection of a pool: a request that was read has to ask another server, and all connections to that
+//! one are in use.
+//!
+//! A loop takes a free connection at once, or opens one. If it asks on a connection in the same round in which it read the
+//! response to another request there, nobody had to wait for that connection to be free but this request: it waited since the
+//! loop last took a free one.
+
+use std::collections::HashMap;
+
+use super::history::{History, ThreadEventKind, ThreadId};
+use super::id::{EndpointId, ServiceId};
+use super::owner::is_of_loop;
+
+/// Events of a thread that are read from a response to the next request on its connection: a round of a loop has fewer.
+const EVENTS_MOST: usize = 256;
+
+/// A connection that another request had until a request took it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Release {
+    /// When the loop last took a connection that was free.
+    pub since_ns: u64,
+    /// The connection of the request that had it; `None`: not known.
+    pub by: Option<EndpointId>,
+}
+
+/// Wait of a request for a connection of its loop's pool.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LoopPoolWait {
+    /// How long, ns.
+    pub ns: u64,
+    /// The connection that it got.
+    pub endpoint: EndpointId,
+}
+
+impl LoopPoolWait {
+    /// Joins the waits of one request: their sum, with the connection of the first one.
+    pub fn join(first: Option<Self>, other: Option<Self>) -> Option<Self> {
+        let (Some(mut sum), Some(more)) = (first, other) else {
+            return first.or(other);
+        };
+        sum.ns += more.ns;
+        Some(sum)
+    }
+}
+
+/// Such waits of a service.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct LoopPoolDigest {
+    /// Sum, ns.
+    pub ns: u64,
+    /// The longest, ns.
+    pub most_ns: u64,
+    /// Requests that had to wait.
+    pub requests: u64,
+    /// The connection of the longest.
+    pub endpoint: Option<EndpointId>,
+}
+
+impl LoopPoolDigest {
+    /// Adds the wait of a request.
+    pub fn add(&mut self, wait: LoopPoolWait) {
+        self.ns += wait.ns;
+        self.requests += 1;
+        if wait.ns >= self.most_ns {
+            self.most_ns = wait.ns;
+            self.endpoint = Some(wait.endpoint);
+        }
+    }
+}
+
+/// When threads last took a connection to a service that was free.
+#[derive(Debug, Default)]
+pub struct FreeConnections {
+    taken_ns: HashMap<(ServiceId, ThreadId), u64>,
+}
+
+impl FreeConnections {
+    /// Adds a request of a thread to a service. `before`: when the thread had read the response to the last one on the
+    /// connection, and for which request that was. Returns the release of the connection if the thread asks there again in the
+    /// same round of its loop.
+    pub fn ask(
+        &mut self,
+        history: &History,
+        (service, thread): (ServiceId, ThreadId),
+        begin_ns: u64,
+        before: Option<(u64, Option<EndpointId>)>,
+    ) -> Option<Release> {
+        let key = (service, thread);
+        let round =
+            before.and_then(|(read_ns, by)| Some((find_answer(history, thread, read_ns)?, by)));
+        let Some((has_answered, by)) = round else {
+            self.taken_ns.insert(key, begin_ns);
+            return None;
+        };
+        let since_ns = *self.taken_ns.get(&key)?;
+        // else the request that had it may still have it
+        let is_released = has_answered || by.is_some();
+        is_released.then_some(Release { since_ns, by })
+    }
+}
+
+/// Returns whether the thread answered a request since `read_ns`; `None`: it waited in its loop since then.
+fn find_answer(history: &History, thread: ThreadId, read_ns: u64) -> Option<bool> {
+    let own = history.get(thread);
+    let events = (own.event_count_until(read_ns)..).map_while(|number| own.event(number));
+    let mut has_answered = false;
+    for (count, event) in events.enumerate() {
+        match &event.kind {
+            _ if count == EVENTS_MOST => return None,
+            ThreadEventKind::Wait(wait) if is_of_loop(wait.object) => return None,
+            ThreadEventKind::Call(call) => {
+                has_answered |= call.is_send && call.served == Some(call.endpoint);
+            }
+            ThreadEventKind::Wait(_) | ThreadEventKind::Preemption(_) => {}
+        }
+    }
+    Some(has_answered)
+}
