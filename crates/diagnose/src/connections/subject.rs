@@ -4,6 +4,7 @@ use table::tables::{Connection, TcpSample};
 
 use crate::connections::cpu::CpuObservation;
 use crate::connections::gather::ConnectionDigest;
+use crate::connections::gather::answers::AnswerWaits;
 use crate::connections::gather::blocked::BlockedCalls;
 use crate::connections::gather::calls::CallDigest;
 use crate::connections::gather::system_calls::SystemCallTime;
@@ -23,6 +24,8 @@ pub struct ConnectionSubject<'a> {
     pub behind: Option<&'a BlockedElsewhere>,
     /// Calls in which a thread was blocked; `None` without delayed ACKs.
     pub blocked: Option<&'a BlockedCalls>,
+    /// Waits of the sending thread for answers; `None` unless a cork held data.
+    pub answers: Option<&'a AnswerWaits>,
     /// Activity of its process and its CPUs.
     pub cpu: CpuObservation,
     /// Time in its life in which the thread that reads slept on a timer, ns; `None`: the reader or its waits were not recorded.

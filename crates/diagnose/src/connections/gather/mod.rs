@@ -1,6 +1,7 @@
 //! Rows come in batch by batch and in any order of tables; one small digest a connection is
 //! kept. Only the cost of this part grows with the recording.
 
+pub mod answers;
 pub mod blocked;
 pub mod calls;
 pub mod cpu;
@@ -27,6 +28,7 @@ use table::tables::{
 };
 use table::{Chosen, Columns, Rows, TableConsumer, TableId};
 
+use answers::AnswerTable;
 use blocked::BlockedTable;
 use calls::{CallDigest, CallTable};
 use cpu::CpuTimes;
@@ -88,6 +90,7 @@ pub struct Evidence {
     only: Option<LongestConnections>,
     pub(crate) threads: ThreadTable,
     pub(crate) blocked: BlockedTable,
+    pub(crate) answers: AnswerTable,
     pub(crate) sleeps: TimerSleeps,
     pub(crate) processes: crate::rows::processes::Processes,
     pub(crate) cpu: CpuTimes,
@@ -192,6 +195,7 @@ impl Evidence {
             only: None,
             threads: ThreadTable::default(),
             blocked: BlockedTable::default(),
+            answers: AnswerTable::default(),
             sleeps: TimerSleeps::default(),
             processes: crate::rows::processes::Processes::default(),
             cpu: CpuTimes::default(),
@@ -292,6 +296,7 @@ impl Evidence {
     pub(crate) fn finish(&mut self) {
         self.threads.finish();
         self.blocked.finish();
+        self.answers.finish();
         let folded = table::fold_connections(std::mem::take(&mut self.identities));
         for index in 0..folded.len() {
             self.digest_mut(folded.conn[index]).identity = Some(folded.row(index));
@@ -363,7 +368,8 @@ impl Evidence {
     }
 
     /// Returns whether rows of table `calls` are wanted once more, by [`Self::add_calls_again`]: there are
-    /// connections on which short segments waited and ACKs were delayed. To be asked after the last row.
+    /// connections on which short segments waited and ACKs were delayed, or on which a cork held data. To be asked after the
+    /// last row.
     pub fn wants_calls_again(&mut self) -> bool {
         if self.header.is_capture() {
             return false;
@@ -374,14 +380,18 @@ impl Evidence {
             if ledger.is_some_and(|ledger| ledger.nagle_holds > 0 && ledger.delayed_acks > 0) {
                 self.blocked.count_calls_of(conn);
             }
+            if ledger.is_some_and(|ledger| ledger.cork_ns > 0) {
+                self.answers.add_answers_of(conn);
+            }
         }
-        !self.blocked.is_empty()
+        !self.blocked.is_empty() || !self.answers.is_empty()
     }
 
     /// Adds the same rows of table `calls` as [`Self::add_calls`], for the few connections with calls that
     /// need a closer look: of all others, it would cost as much as the rest of a row.
     pub fn add_calls_again(&mut self, rows: &Calls) {
         self.blocked.add(rows, self.span);
+        self.answers.add(rows, self.span);
     }
 
     /// Adds rows of table `processes`.

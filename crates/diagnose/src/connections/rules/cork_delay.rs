@@ -48,29 +48,44 @@ impl Rule for CorkDelay {
                         after the last write?",
                 ),
             }),
-            WriterState::Waiting | WriterState::Unseen => Verdict::Fires(RuleFinding {
-                direction: DataDirection::Sending,
+            WriterState::Unseen => Verdict::Inconclusive(RuleDoubt {
+                candidates: vec![self.id()],
                 concerned_ns: cork_ns,
-                harm_ns: cork_ns,
                 facts: collect_facts(case, ledger),
+                why: "No call shows whether the program had something to add meanwhile.",
+                would_help: Some(
+                    "Record the program that sends, with its calls. Or see them: `strace -f -ttt -e trace=network`.",
+                ),
             }),
+            WriterState::Blocked(held_ns) | WriterState::Silent(held_ns) => {
+                let mut facts = collect_facts(case, ledger);
+                let label = "of it, at least: the sending thread had nothing to add";
+                facts.insert(1, total_ns("held_ns", held_ns, label));
+                Verdict::Fires(RuleFinding {
+                    direction: DataDirection::Sending,
+                    concerned_ns: cork_ns,
+                    harm_ns: held_ns,
+                    facts,
+                })
+            }
         }
     }
 
     fn explain(&self, case: &Case) -> FindingExplanation {
-        let is_seen = writer_state(case, case.ns(Stage::Cork)) == WriterState::Waiting;
         let mut could_not_see = case.general_blind_spots();
-        let confidence = match is_seen {
-            true => direct_confidence(
+        let confidence = match writer_state(case, case.ns(Stage::Cork)) {
+            WriterState::Blocked(_) => direct_confidence(
                 case,
-                "the kernel held the data while the program waited for the other end",
+                "the kernel held the data while the sending thread waited for the other end",
             ),
-            false => {
-                could_not_see
-                    .push("Whether the program worked on the rest of a message meanwhile.".into());
+            _ => {
+                could_not_see.push(
+                    "What the sending thread did meanwhile: it was not blocked in a receive call."
+                        .into(),
+                );
                 Confidence {
                     level: ConfidenceLevel::Medium,
-                    because: "segments were held for about as long as the kernel's timer takes"
+                    because: "the sending thread added nothing before the other end's next data"
                         .into(),
                 }
             }
@@ -113,13 +128,15 @@ impl Rule for CorkDelay {
 /// Activity of the writer while its data was corked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum WriterState {
-    /// It waited for the other end: it had nothing to add.
-    Waiting,
+    /// For so long, ns, it waited in receive calls for the other end: it had nothing to add.
+    Blocked(u64),
+    /// For so long, ns, it added nothing until the other end's next data came: an event loop does not block in its calls.
+    Silent(u64),
     /// It may have worked: its waits and the cork do not overlap as a whole.
     Unsure,
-    /// It was not in a receive call: it worked.
+    /// It did not wait while data was corked: it worked.
     Working,
-    /// Its calls are not recorded, or do not block.
+    /// Its calls are not recorded, or another thread receives.
     Unseen,
 }
 
@@ -130,18 +147,22 @@ fn has_timer_holds(ledger: &TcpStage) -> bool {
     mean_ns.is_some_and(|ns| ns >= TCP_RTO_MIN_NS / 2)
 }
 
-/// Returns what the writer did. Two parts of one life that are longer than it overlap: so long a thread waited in receive
-/// calls while data was corked.
+/// Returns what the writer did. Two parts of one life that are longer than it overlap: so long, at least, the sending thread
+/// waited for an answer while data was corked.
 fn writer_state(case: &Case, cork_ns: u64) -> WriterState {
-    let Some(calls) = case.calls_with_blocking() else {
+    let Some(waits) = case.own.answers.filter(|waits| waits.silent_ns > 0) else {
         return WriterState::Unseen;
     };
-    let waited_ns = calls.receive.blocked_ns;
-    match (cork_ns + waited_ns).checked_sub(case.life_ns()) {
-        _ if waited_ns == 0 => WriterState::Unseen,
-        None | Some(0) => WriterState::Working,
-        Some(both_ns) if both_ns * 2 >= cork_ns => WriterState::Waiting,
-        Some(_) => WriterState::Unsure,
+    let overlap_ns = |waited_ns: u64| (cork_ns + waited_ns).saturating_sub(case.life_ns());
+    let is_most = |ns: u64| ns * 2 >= cork_ns;
+    match (
+        overlap_ns(waits.blocked_ns),
+        overlap_ns(waits.silent_ns).min(cork_ns),
+    ) {
+        (blocked_ns, _) if is_most(blocked_ns) => WriterState::Blocked(blocked_ns),
+        (_, silent_ns) if is_most(silent_ns) => WriterState::Silent(silent_ns),
+        (_, 0) => WriterState::Working,
+        _ => WriterState::Unsure,
     }
 }
 
@@ -158,13 +179,9 @@ fn collect_facts(case: &Case, ledger: &TcpStage) -> Vec<Fact> {
     ];
     let label = "held by a cork for each segment, on average";
     facts.extend(known("mean_cork_ns", mean_ns, FactUnit::Ns, label));
-    if let Some(calls) = case.calls_with_blocking() {
-        let label = "blocked in receive calls of the same program";
-        facts.push(total_ns(
-            "receive_blocked_ns",
-            calls.receive.blocked_ns,
-            label,
-        ));
+    if let Some(waits) = case.own.answers.filter(|waits| waits.silent_ns > 0) {
+        let label = "from the last write of a message until the same thread received";
+        facts.push(total_ns("answer_wait_ns", waits.silent_ns, label));
     }
     facts.extend(min_rtt(case));
     facts
