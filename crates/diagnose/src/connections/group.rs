@@ -120,6 +120,7 @@ fn finding(group: &[RuleResult<RuleFinding>], times: &ProgramTimes) -> Option<Fi
         rule: rule.id(),
         severity: severity_in_program(&harms, program_ns),
         headline: String::new(),
+        is_answer: false,
         direction: worst.outcome.direction,
         share,
         harm_ns,

@@ -129,6 +129,7 @@ fn finding(
         harm_ns: fired.harm_ns,
         could_not_see: could_not_see.collect(),
         estimated_win: estimate_win(&fired, total_ns),
+        is_answer: false,
         headline: fired.headline,
         involved: fired.involved,
         evidence: FactList(fired.facts),

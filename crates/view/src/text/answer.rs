@@ -1,8 +1,7 @@
 //! The first sentence of a report: why is it slow?
 
 use diagnose::Report;
-use diagnose::report::severity::LEAST_HARM_NS;
-use diagnose::report::{Connection, Finding, RuleId, Severity, has_other_sockets};
+use diagnose::report::{Connection, RuleId, Severity, has_other_sockets};
 use diagnose::units::{count, duration, percent};
 use table::Stage;
 
@@ -89,19 +88,6 @@ fn is_unknown(connection: &Connection) -> bool {
     unknown.is_some_and(|unknown| unknown.share > 0.5)
 }
 
-/// Returns the finding that requests of the first service wait for the other end, if that is most of their time, and most of them
-/// wait for the shortest stall that Linux makes on purpose, or longer.
-fn slow_other_end(report: &Report) -> Option<&Finding> {
-    let service = report.requests.as_ref()?.services.first()?;
-    let is_slow = service.duration_ns.p50 >= LEAST_HARM_NS;
-    let is_its = |it: &&Finding| {
-        let subject = it.subject.requests.as_ref();
-        let is_of_service = subject.is_some_and(|of| of.address == service.address);
-        it.rule == RuleId::RemoteSlow && it.share > 0.5 && is_of_service
-    };
-    report.findings.iter().filter(|_| is_slow).find(is_its)
-}
-
 /// Returns that no problem was found, and what the connections did.
 fn describe_calm(report: &Report, connections: usize) -> String {
     let judged = report
@@ -124,8 +110,8 @@ fn describe_calm(report: &Report, connections: usize) -> String {
     {
         return "No problem found: the path limited the rate.".into();
     }
-    if let Some(waits) = slow_other_end(report) {
-        return format!("No problem found at this end. {}", waits.headline);
+    if let Some(answer) = report.findings.iter().find(|it| it.is_answer) {
+        return format!("No problem found at this end. {}", answer.headline);
     }
     if let Some(requests) = report.requests.as_ref().filter(|it| it.count() > 0) {
         return format!("No problem found in {}", requests::headline(requests));

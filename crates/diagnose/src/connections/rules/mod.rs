@@ -66,6 +66,7 @@ mod tests {
         Finding {
             rule: rule.id(),
             severity: Severity::Warning,
+            is_answer: false,
             headline: String::new(),
             subject: FindingSubject {
                 process: None,
