@@ -35,6 +35,7 @@ struct FindingKey {
     comm: Option<String>,
     endpoint: String,
     receiving: bool,
+    is_apart: bool,
 }
 
 /// The service that a connection belongs to: the listening side's address. A server's own
@@ -45,7 +46,7 @@ fn service_address(case: &Case) -> String {
     address.unwrap_or_default().to_owned()
 }
 
-/// Groups results that one finding can report: same rule, program, service address and direction.
+/// Groups results that one finding can report: same rule and words, program, service address and direction.
 fn gather<'a, T>(
     members: Vec<RuleResult<'a, T>>,
     direction: impl Fn(&T) -> DataDirection,
@@ -58,6 +59,7 @@ fn gather<'a, T>(
             comm: member.case.own.comm.map(str::to_owned),
             endpoint: service_address(member.case),
             receiving: direction(&member.outcome) == DataDirection::Receiving,
+            is_apart: member.rule.is_apart(member.case),
         };
         groups.entry(key).or_default().push(member);
     }

@@ -178,6 +178,11 @@ impl EventDigest {
         self.count(kind).saturating_sub(outside)
     }
 
+    /// Returns whether the peer's window is zero after the last event.
+    pub fn has_zero_window(&self) -> bool {
+        self.zero_window_since.is_some()
+    }
+
     /// Time with a zero window until `end_ns`, ns.
     pub fn zero_window_until_ns(&self, end_ns: u64) -> u64 {
         let open_ns = self

@@ -37,6 +37,8 @@ pub struct SampleDigest {
     pub first_rto_us: Option<u32>,
     /// Largest send queue, bytes.
     pub max_send_queue_bytes: u32,
+    /// The sample before the last growth of the bytes acknowledged, ns: so late the growth began, at the earliest.
+    pub acked_since_ns: Option<u64>,
     /// Intervals between samples in which bytes moved, ns; the first began at an unknown time.
     pub moved: Vec<(u64, u64)>,
 }
@@ -75,6 +77,9 @@ impl SampleDigest {
             let length_ns = sample.time_ns.saturating_sub(earlier.time_ns);
             self.weights.add(PollClass::from_sample(earlier), length_ns);
             self.polled_ns += length_ns;
+            if earlier.bytes_acked != sample.bytes_acked {
+                self.acked_since_ns = Some(earlier.time_ns);
+            }
             if earlier.receive_queue_bytes > 0 {
                 self.unread_ns += length_ns;
             }

@@ -25,13 +25,20 @@ pub struct RetransmitTimeouts;
 const UNANSWERED_LEAST: u8 = 2;
 
 /// Returns how many timeouts in a row nothing answered when the connection, or the recording, ended; `None`: an answer came.
+/// Probes of a zero window are counted as timeouts, too (`tcp_send_probe0()`): the peer may answer each of them.
 fn unanswered_timeouts(case: &Case) -> Option<u8> {
+    let gathered = &case.own.gathered;
     let last = case.own.last_sample()?;
-    let is_longest = case.own.gathered.events.stuck_segment().is_some_and(|it| {
+    let has_data_out = last.unacked > 0;
+    let has_window = last.snd_wnd_bytes != Some(0) && !gathered.events.has_zero_window();
+    let is_longest = gathered.events.stuck_segment().is_some_and(|it| {
         let unanswered_ns = last.time_ns.saturating_sub(it.since_ns);
-        unanswered_ns * 2 >= case.stalled_ns()
+        let acked_since_ns = gathered.samples.acked_since_ns;
+        let is_unanswered = acked_since_ns.is_none_or(|ns| ns < it.since_ns);
+        is_unanswered && unanswered_ns * 2 >= case.stalled_ns()
     });
-    Some(last.backoff).filter(|backoff| *backoff >= UNANSWERED_LEAST && is_longest)
+    let is_dead = has_data_out && has_window && is_longest;
+    Some(last.backoff).filter(|backoff| is_dead && *backoff >= UNANSWERED_LEAST)
 }
 
 impl Rule for RetransmitTimeouts {
@@ -105,13 +112,22 @@ impl Rule for RetransmitTimeouts {
         }
     }
 
+    fn is_apart(&self, case: &Case) -> bool {
+        unanswered_timeouts(case).is_some()
+    }
+
     fn headline_of_worst(&self, finding: &Finding, worst: &Case) -> String {
         match unanswered_timeouts(worst) {
-            Some(_) => format!(
-                "{} acknowledged nothing any more: data was retransmitted until the end — cost {}.",
-                finding.subject.remote,
-                of_life(finding)
-            ),
+            Some(_) => {
+                let who = match finding.subject.connections {
+                    0 | 1 => finding.subject.remote.clone(),
+                    number => format!("The other ends of {} connections", count(number)),
+                };
+                format!(
+                    "{who} acknowledged nothing any more: data was retransmitted until the end — cost {}.",
+                    of_life(finding)
+                )
+            }
             None => self.headline(finding),
         }
     }
@@ -134,9 +150,9 @@ impl Rule for RetransmitTimeouts {
 
 /// Fixes if nothing of the other end arrives any more.
 const GONE: [&str; 3] = [
-    "A firewall, a NAT or a load balancer on the path may have forgotten the connection: they do so after some idle time, without \
-     notice. Send keepalives sooner (SO_KEEPALIVE and TCP_KEEPIDLE, or net.ipv4.tcp_keepalive_time), or close idle connections \
-     before that time.",
+    "A firewall, a NAT or a load balancer may have forgotten the connection. They do so after some idle time, without notice. \
+     Send keepalives sooner: SO_KEEPALIVE and TCP_KEEPIDLE, or net.ipv4.tcp_keepalive_time. Or close idle connections before \
+     that time.",
     "Or the other host is down, or its link: `ping` it, and read its log. Its program alone cannot be the cause: its kernel would \
      acknowledge the data.",
     "Give up sooner, and connect again: TCP_USER_TIMEOUT (tcp(7)), or a time limit for each request. Linux alone gives up after \
@@ -147,7 +163,8 @@ fn collect_facts(case: &Case, stalled_ns: u64) -> Vec<Fact> {
     let mut facts = stall_facts(case, stalled_ns);
     let unanswered = unanswered_timeouts(case).map(u64::from);
     let label = "timeouts in a row that nothing answered until the end";
-    facts.extend(unanswered.map(|number| sum("unanswered_timeouts", number, label)));
+    let unit = FactUnit::Count;
+    facts.extend(known("unanswered_timeouts", unanswered, unit, label));
     let samples = &case.own.gathered.samples;
     let rto_ns = samples.first_rto_us.map(|us| u64::from(us) * 1_000);
     let counted = |name, value: Option<u64>, label| value.map(|n| sum(name, n, label));

@@ -111,6 +111,10 @@ pub trait Rule: Sync {
     fn check(&self, case: &Case) -> Verdict;
     /// Explains a finding by its worst connection: confidence, causes ruled out, fixes.
     fn explain(&self, case: &Case) -> FindingExplanation;
+    /// Returns whether the connection needs words of its own: it has a finding apart from others of the rule.
+    fn is_apart(&self, _case: &Case) -> bool {
+        false
+    }
     /// Returns the headline of a finding in one sentence.
     fn headline(&self, finding: &Finding) -> String;
     /// Returns the headline, with details of the finding's worst connection.
