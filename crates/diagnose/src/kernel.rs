@@ -10,7 +10,7 @@ pub const TCP_DELACK_MAX_NS: u64 = 200_000_000;
 /// cork holds (`tcp_check_probe_timer()`), ns.
 pub const TCP_RTO_MIN_NS: u64 = 200_000_000;
 
-/// `TCP_TIMEOUT_INIT`, HZ (`include/net/tcp.h`, RFC 6298): a SYN is taken for lost after this, ns.
+/// `TCP_TIMEOUT_INIT`, HZ (`include/net/tcp.h`, RFC 6298): a SYN is taken for lost after this, and retransmitted, ns.
 pub const TCP_TIMEOUT_INIT_NS: u64 = 1_000_000_000;
 
 /// The longest jiffy that the kernel can be built with (HZ = 100), ns: timers tick no finer.

@@ -2,10 +2,8 @@
 
 use table::tables::Listener;
 
-use crate::kernel::TCP_RTO_MIN_NS;
+use crate::kernel::{TCP_RTO_MIN_NS, TCP_TIMEOUT_INIT_NS};
 
-/// A client sends its SYN again after this (TCP_TIMEOUT_INIT, RFC 6298).
-const TCP_TIMEOUT_INIT_NS: u64 = 1_000_000_000;
 /// Most packets that a client sends in such a wait: the last ACK, a first window (TCP_INIT_CWND) and a
 /// tail-loss probe (tcp_send_loss_probe()). Each meets the full queue (tcp_check_req()) and counts.
 const PACKETS_EACH: u64 = 1 + 10 + 1;
