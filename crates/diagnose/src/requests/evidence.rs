@@ -57,6 +57,13 @@ impl<'a> RequestEvidence<'a> {
         opened
     }
 
+    /// Returns the addresses to which a process connected.
+    pub fn reached_addresses(&self, pid: u32) -> impl Iterator<Item = &'a str> {
+        let rows = self.names().connections();
+        let own = rows.filter(move |row| row.pid == Some(pid) && row.role == Role::Client);
+        own.map(|row| row.remote.as_str())
+    }
+
     /// Returns from when to when rows of requests came, `CLOCK_MONOTONIC` ns.
     pub fn time_range(&self) -> (u64, u64) {
         (self.table.header.started_ns, self.table.latest_ns)

@@ -1,16 +1,16 @@
 //! Attempts to connect fail: refused, without an answer, without a local port, or without a way there.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 
 use super::rule::{
     ProgramVerdict, Remedy, RequestDoubt, RequestFinding, RequestRule, RequestVerdict,
 };
 use super::shared::{make_advice, number, time_fact};
-use crate::kernel::{TCP_DELACK_MIN_NS, TCP_TIMEOUT_INIT_NS};
 use crate::report::severity::held_up;
 use crate::report::{Confidence, ConfidenceLevel, Fact, FindingSubject, RuleId};
-use crate::requests::digests::failed_connects::FailedAttempts;
+use crate::requests::digests::failed_connects::{
+    AttemptSums, FailedAttempts, is_loopback, is_other_loopback,
+};
 use crate::requests::evidence::RequestEvidence;
 use crate::units::{duration, quantity};
 
@@ -94,13 +94,32 @@ impl FailureKind {
             Self::Other => &["Look the errno up in connect(2)."],
         }
     }
+
+    /// Returns how sure it is that attempts failed so.
+    fn confidence(self) -> Confidence {
+        let (level, because) = match self {
+            Self::GivenUp => (
+                ConfidenceLevel::Medium,
+                "no answer came before the program gave up, and a SYN counted as lost by then",
+            ),
+            _ => (
+                ConfidenceLevel::High,
+                "the kernel gave the error of these attempts",
+            ),
+        };
+        Confidence {
+            level,
+            because: because.to_owned(),
+        }
+    }
 }
 
 /// Host part of the address at which clouds serve metadata to their machines.
 const METADATA: &str = "169.254.169.254:";
 
-/// Returns the fixes: for an address with a known meaning, its own come first.
-fn list_fixes(kind: FailureKind, remote: &str) -> Vec<&'static str> {
+/// Returns the fixes: for an address with a known meaning, its own come first. `has_other`: the process also tried or reached the
+/// other address of `localhost`, at the same port.
+fn list_fixes(kind: FailureKind, remote: &str, has_other: bool) -> Vec<&'static str> {
     let mut fixes = Vec::new();
     if remote.starts_with(METADATA) {
         fixes.push(
@@ -109,14 +128,24 @@ fn list_fixes(kind: FailureKind, remote: &str) -> Vec<&'static str> {
              limit of the metadata options to 2.",
         );
     }
-    if is_loopback(remote) {
-        fixes.push(
+    fixes.extend(kind.advice());
+    let may_listen_elsewhere = matches!(kind, FailureKind::Refused | FailureKind::GivenUp);
+    if may_listen_elsewhere && is_loopback(remote) {
+        let place = if has_other { 0 } else { fixes.len() };
+        fixes.insert(
+            place,
             "`localhost` has two addresses, `::1` and `127.0.0.1`, and programs try them in turn. Let the server listen at \
              both, or give the client the address where it listens.",
         );
     }
-    fixes.extend(kind.advice());
     fixes
+}
+
+/// Returns whether the process also tried or reached the other address of `localhost`, at the same port.
+fn has_other_address(evidence: &RequestEvidence<'_>, pid: u32, remote: &str) -> bool {
+    let failed = &evidence.digests.failed_connects;
+    let mut reached = evidence.reached_addresses(pid);
+    failed.has_other_loopback(pid, remote) || reached.any(|it| is_other_loopback(it, remote))
 }
 
 /// Judges the failed attempts of one process to one address.
@@ -125,17 +154,22 @@ fn verdict(
     (pid, remote): (u32, &str),
     attempts: &FailedAttempts,
 ) -> ProgramVerdict {
-    let windows = windows(evidence, pid, remote, attempts);
+    let has_failed = attempts.failed.count() > 0;
+    let sums = match has_failed {
+        true => &attempts.failed,
+        false => &attempts.early,
+    };
+    let windows = windows(evidence, pid, remote, sums);
     let first_ns = windows.first().map_or(0, |it| it.0);
     let harm_ns = windows.iter().map(|(from, until)| until - from).sum();
     let recorded = evidence.time_range();
     let time = (first_ns, windows.last().map_or(0, |it| it.1));
-    let local = attempts.kept.iter().find_map(|it| it.local.clone());
+    let local = sums.kept.iter().find_map(|it| it.local.clone());
     let subject = FindingSubject {
         process: Some(evidence.names().process(pid)),
         local: local.unwrap_or_else(|| "?".to_owned()),
         remote: remote.to_owned(),
-        connections: attempts.by_errno.values().sum(),
+        connections: sums.count(),
         ids: Vec::new(),
         lifetime_ns: recorded
             .1
@@ -143,15 +177,16 @@ fn verdict(
             .saturating_sub(recorded.0.min(first_ns)),
         requests: None,
     };
-    let verdict = match is_early(attempts, remote) {
-        true if held_up(harm_ns, subject.lifetime_ns) => {
-            undecided_verdict(&subject, attempts, harm_ns)
-        }
-        true => RequestVerdict::Quiet,
-        false => {
-            let found = finding(evidence, &subject, attempts, harm_ns);
+    let verdict = match has_failed {
+        true => {
+            let has_other = has_other_address(evidence, pid, remote);
+            let found = finding(evidence, &subject, attempts, (harm_ns, has_other));
             RequestVerdict::Fires(Box::new(found))
         }
+        false if held_up(harm_ns, subject.lifetime_ns) => {
+            undecided_verdict(&subject, sums, harm_ns)
+        }
+        false => RequestVerdict::Quiet,
     };
     ProgramVerdict {
         subject,
@@ -160,28 +195,11 @@ fn verdict(
     }
 }
 
-/// Returns whether the program gave up so early that an answer may have been on its way. A SYN without an answer for
-/// TCP_TIMEOUT_INIT is lost, whether or not its timer has ended by then. Within this host an answer takes microseconds.
-fn is_early(attempts: &FailedAttempts, remote: &str) -> bool {
-    let due_ns = match is_loopback(remote) {
-        true => TCP_DELACK_MIN_NS,
-        false => TCP_TIMEOUT_INIT_NS,
-    };
-    let is_given_up = attempts.by_errno.keys().all(Option::is_none);
-    is_given_up && attempts.syn_retries == 0 && attempts.longest_ns < due_ns
-}
-
-/// Returns whether an address with its port is one of this host's loopback interface.
-fn is_loopback(remote: &str) -> bool {
-    let address: Option<SocketAddr> = remote.parse().ok();
-    address.is_some_and(|it| it.ip().to_canonical().is_loopback())
-}
-
 /// Returns an undecided verdict: the program gave up before a SYN was retransmitted, so an answer
 /// may have been on its way.
 fn undecided_verdict(
     subject: &FindingSubject,
-    attempts: &FailedAttempts,
+    attempts: &AttemptSums,
     harm_ns: u64,
 ) -> RequestVerdict {
     let who = subject
@@ -221,7 +239,7 @@ fn windows(
     evidence: &RequestEvidence<'_>,
     pid: u32,
     remote: &str,
-    attempts: &FailedAttempts,
+    attempts: &AttemptSums,
 ) -> Vec<(u64, u64)> {
     let opened = evidence.opened_ns(pid, remote);
     let mut windows: Vec<(u64, u64)> = Vec::new();
@@ -242,10 +260,10 @@ fn finding(
     evidence: &RequestEvidence<'_>,
     subject: &FindingSubject,
     attempts: &FailedAttempts,
-    harm_ns: u64,
+    (harm_ns, has_other): (u64, bool),
 ) -> RequestFinding {
     let mut kinds: BTreeMap<FailureKind, u64> = BTreeMap::new();
-    for (errno, count) in &attempts.by_errno {
+    for (errno, count) in &attempts.failed.by_errno {
         *kinds.entry(FailureKind::new(*errno)).or_default() += count;
     }
     let most = kinds.iter().max_by_key(|(_, count)| **count);
@@ -266,18 +284,23 @@ fn finding(
             duration(harm_ns)
         ),
         facts: facts(attempts, &kinds, harm_ns),
-        could_not_see: vec![match evidence.has_waits() {
-            true => "The program may have worked between attempts; that time counts as lost, too."
-                .to_owned(),
-            false => "The activity of threads was not recorded.".to_owned(),
-        }],
-        advice: make_advice(list_fixes(kind, &subject.remote)),
-        confidence: Confidence {
-            level: ConfidenceLevel::High,
-            because: "the kernel gave the error of each attempt".to_owned(),
-        },
+        could_not_see: list_unseen(evidence, &kinds),
+        advice: make_advice(list_fixes(kind, &subject.remote, has_other)),
+        confidence: kind.confidence(),
         ..RequestFinding::without_harm()
     }
+}
+
+/// Returns what the recording does not show.
+fn list_unseen(evidence: &RequestEvidence<'_>, kinds: &BTreeMap<FailureKind, u64>) -> Vec<String> {
+    let of_program = match evidence.has_waits() {
+        true => "The program may have worked between attempts; that time counts as lost, too.",
+        false => "The activity of threads was not recorded.",
+    };
+    let of_given_up = "Whether an answer would have come later: the program did not wait for it.";
+    let given_up = kinds.contains_key(&FailureKind::GivenUp);
+    let lines = [Some(of_program), given_up.then_some(of_given_up)];
+    lines.into_iter().flatten().map(str::to_owned).collect()
 }
 
 /// Returns the number of attempts by kind of failure, and their times.
@@ -302,21 +325,26 @@ fn facts(attempts: &FailedAttempts, kinds: &BTreeMap<FailureKind, u64>, harm_ns:
         .into_iter()
         .filter_map(|(kind, name, label)| Some(number(name, *kinds.get(&kind)?, label)))
         .collect();
+    let FailedAttempts { failed, early } = attempts;
+    if early.count() > 0 {
+        let label = "given up before an answer was due: not counted";
+        facts.push(number("given_up_early", early.count(), label));
+    }
     facts.push(time_fact(
         "longest_ns",
-        attempts.longest_ns,
+        failed.longest_ns,
         "longest attempt",
     ));
-    facts.push(time_fact("attempts_ns", attempts.waited_ns, "all attempts"));
+    facts.push(time_fact("attempts_ns", failed.waited_ns, "all attempts"));
     facts.push(time_fact(
         "unconnected_ns",
         harm_ns,
         "time until a connection, or the last attempt",
     ));
-    if attempts.syn_retries > 0 {
+    if failed.syn_retries > 0 {
         facts.push(number(
             "syn_retries",
-            attempts.syn_retries,
+            failed.syn_retries,
             "SYNs retransmitted",
         ));
     }
@@ -327,40 +355,26 @@ fn facts(attempts: &FailedAttempts, kinds: &BTreeMap<FailureKind, u64>, harm_ns:
 mod tests {
     use super::*;
 
-    /// Makes attempts that the program gave up, the longest of this duration.
-    fn given_up(longest_ns: u64) -> FailedAttempts {
-        FailedAttempts {
-            by_errno: BTreeMap::from([(None, 2)]),
-            longest_ns,
-            ..FailedAttempts::default()
-        }
-    }
-
-    #[test]
-    fn an_attempt_of_a_second_is_lost_though_its_timer_did_not_end() {
-        assert!(!is_early(&given_up(1_000_300_000), "169.254.169.254:80"));
-        assert!(is_early(&given_up(300_000_000), "169.254.169.254:80"));
-        let retried = FailedAttempts {
-            syn_retries: 1,
-            ..given_up(300_000_000)
-        };
-        assert!(!is_early(&retried, "169.254.169.254:80"));
-    }
-
-    #[test]
-    fn an_answer_within_the_host_takes_no_250_ms() {
-        for remote in ["[::1]:7307", "127.0.0.1:7307", "[::ffff:127.0.0.1]:7307"] {
-            assert!(!is_early(&given_up(250_000_000), remote), "{remote}");
-        }
-        assert!(is_early(&given_up(250_000_000), "[2001:db8::1]:80"));
-        assert!(is_early(&given_up(30_000), "[::1]:7307"));
-    }
-
     #[test]
     fn fixes_of_known_addresses_come_first() {
-        let first = |remote| list_fixes(FailureKind::GivenUp, remote)[0];
+        let first = |remote| list_fixes(FailureKind::GivenUp, remote, true)[0];
         assert!(first("169.254.169.254:80").starts_with("Clouds serve metadata"));
         assert!(first("[::1]:80").starts_with("`localhost` has two addresses"));
         assert!(first("10.0.0.1:80").starts_with("Find where the SYN"));
+    }
+
+    #[test]
+    fn localhost_is_the_last_fix_unless_the_other_address_was_tried() {
+        let is_of_localhost = |fix: &&str| fix.starts_with("`localhost` has two addresses");
+        let places = |kind, has_other| {
+            let fixes = list_fixes(kind, "127.0.0.1:80", has_other);
+            (
+                fixes.iter().position(|it| is_of_localhost(&it)),
+                fixes.len(),
+            )
+        };
+        assert_eq!(places(FailureKind::Refused, true), (Some(0), 3));
+        assert_eq!(places(FailureKind::Refused, false), (Some(2), 3));
+        assert_eq!(places(FailureKind::NoPort, true), (None, 2));
     }
 }
