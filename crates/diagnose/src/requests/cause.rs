@@ -11,8 +11,9 @@ use super::service::Side;
 use super::trail::StepSubject;
 use crate::waits::{KernelPurpose, StackPurpose};
 
-/// Events after a wait in which others that continue it are searched.
-const CONTINUED_MOST: usize = 16;
+/// Events after a wait in which others that continue it are searched. MariaDB waits for a lock of metadata a second at a time
+/// (`MDL_context::acquire_lock()`): a quarter of an hour. Each of these waits searches the others, so there is a bound.
+const CONTINUED_MOST: usize = 1 << 10;
 
 /// Meaning of a wait for a request.
 pub(super) enum Cause {
@@ -247,7 +248,7 @@ impl PathFinder<'_> {
 
     /// Returns the wait, or the last of those that continue it: the thread waits on for the same. A signal ends a wait without a
     /// time limit: PostgreSQL looks for deadlocks so, a second after a wait for a lock began. A time limit ends a wait for a futex:
-    /// MariaDB does so.
+    /// MariaDB does so. Of a futex, only the stack shows that it is the same.
     fn last_of_same(&self, thread: ThreadId, wait: &ThreadWait) -> ThreadWait {
         let own = self.history.get(thread);
         let later = (own.event_count_until(wait.woken_ns)..).map_while(|number| own.event(number));
@@ -260,9 +261,7 @@ impl PathFinder<'_> {
                 ThreadEventKind::Call(_) => break,
                 ThreadEventKind::Preemption(_) => {}
                 ThreadEventKind::Wait(it) if it.start_ns <= wait.start_ns => {}
-                ThreadEventKind::Wait(it) if (it.object, it.stack) == (wait.object, wait.stack) => {
-                    last = it;
-                }
+                ThreadEventKind::Wait(it) if is_same_wait(&it, wait) => last = it,
                 ThreadEventKind::Wait(_) => break,
             }
         }
@@ -278,4 +277,10 @@ impl PathFinder<'_> {
             (None, _) => Cause::Part(RequestPart::Process, self.describe_wait(wait)),
         }
     }
+}
+
+/// Returns whether two waits of a thread are for the same, as far as the recording shows it.
+fn is_same_wait(one: &ThreadWait, other: &ThreadWait) -> bool {
+    let is_known = one.object != WaitObject::Futex || one.stack.is_some();
+    is_known && (one.object, one.stack) == (other.object, other.stack)
 }

@@ -18,6 +18,7 @@ use crate::waits::NameTable;
 mod any_rows;
 mod begins;
 mod bounds;
+mod continued_waits;
 mod contrast;
 mod cpu_lacks;
 mod holders;

@@ -5,7 +5,7 @@ use crate::requests::holding::HolderTimes;
 use crate::requests::service::Side;
 
 /// Rows of a server: its thread 70 has a request from 10 to 40 ms.
-fn served(waits: impl IntoIterator<Item = Wait>) -> Rows {
+fn make_server_rows(waits: impl IntoIterator<Item = Wait>) -> Rows {
     let mut rows = Rows::server();
     rows.waits
         .push(wait(70, (0, 10 * MS, 10 * MS), WaitObject::Epoll, Some(1)));
@@ -17,7 +17,7 @@ fn served(waits: impl IntoIterator<Item = Wait>) -> Rows {
 }
 
 /// Returns the only request, and what those did that it waited for.
-fn judged(rows: &Rows) -> (RequestRow, HolderTimes) {
+fn judge_request(rows: &Rows) -> (RequestRow, HolderTimes) {
     let table = rows.fill(rows.table(&[]), usize::MAX);
     let ids = table.services.ids();
     let mut servers = ids.filter(|id| table.services.key(*id).side == Side::Server);
@@ -31,7 +31,7 @@ fn judged(rows: &Rows) -> (RequestRow, HolderTimes) {
 }
 
 /// Makes a wait of PostgreSQL: for descriptors, without a time limit.
-fn endless(tid: u32, (start_ns, end_ns): (u64, u64)) -> Wait {
+fn make_endless_wait(tid: u32, (start_ns, end_ns): (u64, u64)) -> Wait {
     Wait {
         syscall: Some(232),
         ..wait(tid, (start_ns, end_ns, end_ns), WaitObject::Epoll, None)
@@ -49,7 +49,7 @@ fn lock_of_a_file_is_no_disk() {
             syscall: Some(syscall),
             ..wait(70, (11 * MS, 39 * MS, 39 * MS), WaitObject::File, None)
         };
-        let (request, _) = judged(&served([woken_by(lock, 90)]));
+        let (request, _) = judge_request(&make_server_rows([woken_by(lock, 90)]));
         assert_eq!(
             parts(&request),
             [(RequestPart::Cpu, 2 * MS), (part, 28 * MS)]
@@ -61,7 +61,7 @@ fn lock_of_a_file_is_no_disk() {
         ..wait(70, (11 * MS, 39 * MS, 39 * MS), WaitObject::File, None)
     };
     let other = wait(71, (0, MS, MS), WaitObject::Sleep, None);
-    let (request, _) = judged(&served([other, woken_by(lock, 71)]));
+    let (request, _) = judge_request(&make_server_rows([other, woken_by(lock, 71)]));
     let lock = parts(&request)
         .into_iter()
         .find(|it| it.0 != RequestPart::Cpu);
@@ -70,9 +70,9 @@ fn lock_of_a_file_is_no_disk() {
 
 #[test]
 fn a_signal_does_not_end_a_wait_that_goes_on() {
-    let first = endless(70, (11 * MS, 21 * MS));
-    let second = woken_by(endless(70, (21 * MS, 39 * MS)), 90);
-    let (request, _) = judged(&served([first.clone(), second.clone()]));
+    let first = make_endless_wait(70, (11 * MS, 21 * MS));
+    let second = woken_by(make_endless_wait(70, (21 * MS, 39 * MS)), 90);
+    let (request, _) = judge_request(&make_server_rows([first.clone(), second.clone()]));
     assert_eq!(
         parts(&request),
         [(RequestPart::Cpu, 2 * MS), (RequestPart::Process, 28 * MS)]
@@ -82,7 +82,7 @@ fn a_signal_does_not_end_a_wait_that_goes_on() {
         limit_ns: Some(10 * MS),
         ..first
     };
-    let (request, _) = judged(&served([limited, second]));
+    let (request, _) = judge_request(&make_server_rows([limited, second]));
     assert_eq!(
         parts(&request),
         [
@@ -96,17 +96,17 @@ fn a_signal_does_not_end_a_wait_that_goes_on() {
 /// 91 waited for 92, and that for its client: the session of 92 is idle in a transaction.
 #[test]
 fn the_last_holder_counts() {
-    let lock = woken_by(endless(70, (11 * MS, 39 * MS)), 91);
-    let behind = woken_by(endless(91, (5 * MS, 38 * MS)), 92);
+    let lock = woken_by(make_endless_wait(70, (11 * MS, 39 * MS)), 91);
+    let behind = woken_by(make_endless_wait(91, (5 * MS, 38 * MS)), 92);
     let client = wait(
         92,
         (6 * MS, 37 * MS, 37 * MS),
         WaitObject::Connection,
         Some(2),
     );
-    let mut rows = served([lock, behind, client]);
+    let mut rows = make_server_rows([lock, behind, client]);
     rows.connections.push(connection(2, Role::Server, 90));
-    let (request, holders) = judged(&rows);
+    let (request, holders) = judge_request(&rows);
     let waiting = request
         .path
         .iter()
@@ -136,7 +136,7 @@ fn timers_of_a_loop_do_not_hold_a_request_that_another_answers() {
         limit_ns: Some(9 * MS),
         ..wait(70, (19 * MS, 21 * MS, 21 * MS), WaitObject::Epoll, Some(2))
     };
-    let mut rows = served([tick(11, 15), tick(15, 19), pushed]);
+    let mut rows = make_server_rows([tick(11, 15), tick(15, 19), pushed]);
     rows.connections.push(connection(2, Role::Server, SERVER));
     rows.calls.pop();
     rows.calls.push(call(2, 21 * MS, false, 20, 70));
@@ -153,9 +153,13 @@ fn timers_of_a_loop_do_not_hold_a_request_that_another_answers() {
 #[test]
 fn a_time_limit_does_not_end_a_wait_for_a_lock_that_goes_on() {
     let other = wait(71, (0, MS, MS), WaitObject::Sleep, None);
-    let first = wait(70, (11 * MS, 21 * MS, 21 * MS), WaitObject::Futex, None);
-    let second = wait(70, (21 * MS, 39 * MS, 39 * MS), WaitObject::Futex, None);
-    let (request, _) = judged(&served([
+    let at_one_place = |times| Wait {
+        stack: Some(1),
+        ..wait(70, times, WaitObject::Futex, None)
+    };
+    let first = at_one_place((11 * MS, 21 * MS, 21 * MS));
+    let second = at_one_place((21 * MS, 39 * MS, 39 * MS));
+    let (request, _) = judge_request(&make_server_rows([
         other.clone(),
         first.clone(),
         woken_by(second.clone(), 71),
@@ -165,7 +169,7 @@ fn a_time_limit_does_not_end_a_wait_for_a_lock_that_goes_on() {
         [(RequestPart::Cpu, 2 * MS), (RequestPart::Lock, 28 * MS)]
     );
     // nobody ended it: a sleep
-    let (request, _) = judged(&served([other, first, second]));
+    let (request, _) = judge_request(&make_server_rows([other, first, second]));
     assert_eq!(
         parts(&request),
         [(RequestPart::Cpu, 2 * MS), (RequestPart::Timer, 28 * MS)]
