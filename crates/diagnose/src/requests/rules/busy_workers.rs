@@ -109,8 +109,8 @@ fn finding(case: &ServiceCase<'_>, queued: &PartHarm, served_ns: u64) -> Request
 
 /// Returns the fixes; slow clients have one of their own.
 fn list_fixes(why: RequestPart) -> Vec<&'static str> {
-    let of_clients = "Let no client keep a thread: put a proxy that buffers whole requests before the server (nginx \
-        `proxy_request_buffering on`, its default), or use workers that wait for many clients at once (gunicorn \
+    let of_clients = "Let no client keep a thread. A proxy before the server can buffer whole requests (nginx \
+        `proxy_request_buffering on`, its default). Or use workers that wait for many clients at once (gunicorn \
         `-k gthread` or `-k gevent`). Limit how long a client may take.";
     let is_of_clients = matches!(why, RequestPart::Remote | RequestPart::Network);
     let own = is_of_clients.then_some(of_clients);
