@@ -3,7 +3,7 @@
 use super::host::{HostCause, judge_cause};
 use super::rule::{RequestRule, RequestVerdict};
 use super::shared::number;
-use crate::report::RuleId;
+use crate::report::{ConfidenceLevel, RuleId};
 use crate::requests::RequestPart;
 use crate::requests::case::{PartHarm, ServiceCase};
 use crate::units::duration;
@@ -22,11 +22,10 @@ impl RequestRule for ProcessPause {
 
     fn check(&self, case: &ServiceCase<'_>) -> RequestVerdict {
         match find_collector(case) {
-            Some(function) => judge_cause(
-                case,
-                |harm| collection_cause(case, harm, &function),
-                &[RequestPart::Lock],
-            ),
+            Some(collector) => {
+                let cause = |harm: &PartHarm| collection_cause(case, harm, &collector);
+                collector.weigh(judge_cause(case, cause, &[RequestPart::Lock]))
+            }
             None => judge_cause(case, |harm| host_cause(case, harm), &[RequestPart::Paused]),
         }
     }
@@ -64,43 +63,108 @@ const COLLECTION_WAITS: [&str; 6] = [
     "ZHeap::",
 ];
 
-/// Returns the function in which the thread that ended most waits for locks collects garbage, or else its process if no sample
-/// of that thread was taken. Else it is the function in which threads waited for a collection: the thread that starts it need
-/// not be one that collects. `None`: it does something else, or other waits are longer.
-fn find_collector(case: &ServiceCase<'_>) -> Option<String> {
+/// Evidence of a collection, with the name of a function.
+enum CollectorEvidence {
+    /// The thread that ended most waits for locks collects garbage there.
+    Thread(String),
+    /// No sample of that thread was taken; its process collects garbage there.
+    Process(String),
+    /// Threads waited there for most of the time; the thread that ended that is not known to collect.
+    Stacks(String),
+}
+
+impl CollectorEvidence {
+    /// Returns the function.
+    fn function(&self) -> &str {
+        match self {
+            Self::Thread(function) | Self::Process(function) | Self::Stacks(function) => function,
+        }
+    }
+
+    /// Returns what the evidence does not show.
+    fn blind_spot(&self) -> &'static str {
+        match self {
+            Self::Thread(_) => {
+                "Which of these waits were for a lock of the program: the collector's thread ended most of them."
+            }
+            Self::Process(_) => {
+                "Which thread collected: no sample was taken of the one that ended most of these waits."
+            }
+            Self::Stacks(_) => {
+                "Which thread collected, and for how long: the thread that ended the waits need not be a collector's."
+            }
+        }
+    }
+
+    /// Returns why the finding is sure.
+    fn because(&self, harm: &PartHarm) -> String {
+        let waited = duration(harm.ns);
+        match self {
+            Self::Thread(_) => {
+                format!("the collector's thread ended most waits of {waited}, which were measured")
+            }
+            Self::Process(_) => {
+                format!(
+                    "waits of {waited} were measured, and samples show the process in its collector"
+                )
+            }
+            Self::Stacks(_) => {
+                format!("most waits of {waited} were in functions that wait for a collection")
+            }
+        }
+    }
+
+    /// Returns a verdict, less sure unless the collector's thread ended the waits.
+    fn weigh(&self, mut verdict: RequestVerdict) -> RequestVerdict {
+        let is_seen = matches!(self, Self::Thread(_));
+        if let RequestVerdict::Fires(found) = &mut verdict
+            && !is_seen
+        {
+            found.confidence.level = ConfidenceLevel::Medium;
+        }
+        verdict
+    }
+}
+
+/// Returns the evidence that most waits for locks were for a garbage collection; `None`: there is none, or other waits are longer.
+fn find_collector(case: &ServiceCase<'_>) -> Option<CollectorEvidence> {
     if case.part_ns(RequestPart::Lock) <= case.part_ns(RequestPart::Paused) {
         return None;
     }
     let wakers = case.part_wakers(RequestPart::Lock);
     let holder = &wakers.first()?.subject;
     let functions = &case.evidence.digests.functions;
-    let of_thread = functions.of_thread(holder.tid);
-    let ran = of_thread.or_else(|| functions.of_process(holder.pid));
-    let is_collector = |name: &&str| COLLECTORS.iter().any(|part| name.contains(part));
-    let collector = ran.map(|(name, _)| name).filter(is_collector);
-    collector
-        .map(str::to_owned)
-        .or_else(|| case.find_function(RequestPart::Lock, &COLLECTION_WAITS))
+    let is_collector = |name: &str| COLLECTORS.iter().any(|part| name.contains(part));
+    let ran = match functions.of_thread(holder.tid) {
+        Some((name, _)) => is_collector(name).then(|| CollectorEvidence::Thread(name.to_owned())),
+        None => functions
+            .of_process(holder.pid)
+            .filter(|(name, _)| is_collector(name))
+            .map(|(name, _)| CollectorEvidence::Process(name.to_owned())),
+    };
+    let waited = || case.find_function(RequestPart::Lock, &COLLECTION_WAITS);
+    ran.or_else(|| waited().map(CollectorEvidence::Stacks))
 }
 
 /// Returns texts and facts of a garbage collection: threads wait until it lets them go on.
-fn collection_cause(case: &ServiceCase<'_>, harm: &PartHarm, function: &str) -> HostCause {
+fn collection_cause(
+    case: &ServiceCase<'_>,
+    harm: &PartHarm,
+    collector: &CollectorEvidence,
+) -> HostCause {
     let threads = case.threads(RequestPart::Lock);
     let count = threads.iter().map(|it| it.count).sum();
     HostCause {
         parts: &[RequestPart::Lock],
         holds: "Garbage collection stops",
-        place: format!(", in {function}"),
+        place: format!(", in {}", collector.function()),
         fact: ("paused_ns", "wait until the collector was done"),
         facts: vec![number(
             "pauses",
             count,
             "waits of a thread that had a request",
         )],
-        could_not_see: vec![
-            "Which of these waits were for a lock of the program: the collector's thread ended all of them."
-                .to_owned(),
-        ],
+        could_not_see: vec![collector.blind_spot().to_owned()],
         advice: vec![
             "See how long and how often it collects: `-Xlog:gc,safepoint`. Repeated full collections mean that \
                 the heap is too small. Raise -Xmx, or find what keeps the objects (`jcmd PID GC.class_histogram`).",
@@ -109,10 +173,7 @@ fn collection_cause(case: &ServiceCase<'_>, harm: &PartHarm, function: &str) -> 
             "Allocate less for each request: reuse buffers, read in parts.",
         ],
         gain: "the collector stops no thread",
-        because: format!(
-            "the collector's thread ended waits of {}, which were measured",
-            duration(harm.ns)
-        ),
+        because: collector.because(harm),
     }
 }
 
