@@ -52,13 +52,13 @@ fn finding(case: &ServiceCase<'_>, harm: &PartHarm) -> RequestFinding {
     let mut facts = vec![time_fact("dns_ns", harm.ns, "requests waited for DNS")];
     facts.extend(servers.iter().flat_map(server_facts));
     facts.extend(duration_facts(case));
-    let names_each = servers.as_ref().and_then(|it| names_of_each(case, it));
-    facts.extend(names_each.map(names_fact));
-    let names = names_each.map_or_else(String::new, |each| {
-        format!(", for {each:.0} names for each connection")
+    let sockets_each = servers.as_ref().and_then(|it| count_sockets(case, it));
+    facts.extend(sockets_each.map(sockets_fact));
+    let sockets = sockets_each.map_or_else(String::new, |each| {
+        format!(" The program opened {each:.1} sockets to it for each connection.")
     });
     let who = match slowest {
-        Some((server, waits)) => format!("the name server {server}{}{names}", in_vain(&waits)),
+        Some((server, waits)) => format!("the name server {server}{}", in_vain(&waits)),
         None => "name servers".to_owned(),
     };
     let mut unseen = Vec::new();
@@ -68,6 +68,11 @@ fn finding(case: &ServiceCase<'_>, harm: &PartHarm) -> RequestFinding {
         unseen.push(text.to_owned());
     }
     unseen.push("Which names were asked for: whylat reads no payload.".to_owned());
+    if sockets_each.is_some() {
+        let text = "Why there are several sockets for each connection: search domains, `single-request-reopen`, or \
+            look-ups of other names.";
+        unseen.push(text.to_owned());
+    }
     RequestFinding {
         parts: PARTS.to_vec(),
         harm_ns: harm.ns,
@@ -76,7 +81,7 @@ fn finding(case: &ServiceCase<'_>, harm: &PartHarm) -> RequestFinding {
         involved: servers.iter().flat_map(involved).collect(),
         remedy: Remedy::Avoidable,
         headline: format!(
-            "DNS delays {}: they waited for {who}, {}.",
+            "DNS delays {}: they waited for {who}, {}.{sockets}",
             of_requests(case),
             of_time(case, harm.ns)
         ),
@@ -93,7 +98,7 @@ fn finding(case: &ServiceCase<'_>, harm: &PartHarm) -> RequestFinding {
         could_not_see: unseen,
         advice: make_advice(fixes(
             slowest.is_some_and(|(_, waits)| waits.unanswered > 0),
-            names_each.is_some(),
+            sockets_each.is_some(),
         )),
         gain: Some("names need no question"),
         confidence: direct_confidence(case, "waits within the resolver were measured"),
@@ -107,24 +112,24 @@ const FIXES: [&str; 4] = [
     "In resolv.conf: `options single-request-reopen` (A and AAAA from two sockets), `use-vc` (TCP), or \
         `timeout:1 attempts:3` (the default timeout is 5 s).",
     "Ask less: a local cache (systemd-resolved, nscd, dnsmasq, NodeLocal DNSCache), kept connections, a name with a final dot.",
-    "With search domains, use `ndots:1` or the full name: each domain of `search` is one more question.",
+    "If resolv.conf has search domains, use `ndots:1` or the full name: each domain of `search` is one more question.",
 ];
 
-/// Returns the fixes: to ask less comes first, unless answers are lost; of that, fewer names if several are tried.
-fn fixes(is_lost: bool, has_several_names: bool) -> [&'static str; 4] {
+/// Returns the fixes: to ask less comes first, unless answers are lost; of that, fewer names if there are several sockets.
+fn fixes(is_lost: bool, has_several_sockets: bool) -> [&'static str; 4] {
     let mut fixes = FIXES;
     if !is_lost {
         fixes.rotate_left(2);
     }
-    if has_several_names {
+    if has_several_sockets {
         fixes.swap(0, 1);
     }
     fixes
 }
 
-/// Returns how many names the resolver tried for each connection of the service; `None`: one, or the recording does not show
-/// it. A missing answer, a second server and a further service make more sockets for one name, too.
-fn names_of_each(case: &ServiceCase<'_>, servers: &ProcessServers) -> Option<f64> {
+/// Returns how many sockets to the name server the process opened for each connection of the service; `None`: about one, or the
+/// recording does not show it. A missing answer, a second server and a further service make more sockets, too.
+fn count_sockets(case: &ServiceCase<'_>, servers: &ProcessServers) -> Option<f64> {
     let all = servers.total();
     let is_one_server = servers.servers.len() == 1 && all.unanswered == 0 && all.errors == 0;
     let is_other = |other: &ServiceCase<'_>| {
@@ -133,24 +138,26 @@ fn names_of_each(case: &ServiceCase<'_>, servers: &ProcessServers) -> Option<f64
             && other.part_ns(RequestPart::Dns) > 0
     };
     let is_only_service = !case.evidence.services().iter().any(is_other);
+    let is_only_process = case.process().pid.is_some();
     let connections = case
         .endpoints()
         .filter(|it| it.connect_ns.is_some())
         .count();
     let each = ratio_of(servers.sockets, connections as u64);
-    (is_one_server && is_only_service && each >= SEVERAL_NAMES).then_some(each)
+    let is_known = is_one_server && is_only_service && is_only_process;
+    (is_known && each >= SEVERAL_SOCKETS).then_some(each)
 }
 
-/// From so many names on for each connection, a look-up tries several: most of them try two or more.
-const SEVERAL_NAMES: f64 = 1.5;
+/// From so many sockets on for each connection, it is nearer to two than to one.
+const SEVERAL_SOCKETS: f64 = 1.5;
 
-/// Makes the fact of names that are tried for each connection.
-fn names_fact(each: f64) -> Fact {
+/// Makes the fact of sockets to the name server for each connection.
+fn sockets_fact(each: f64) -> Fact {
     make_fact(
-        "dns_names_each",
+        "dns_sockets_each",
         FactValue::Real(each),
         FactUnit::Count,
-        "names for each connection: with search domains, one for each domain",
+        "sockets to the name server for each connection",
     )
 }
 
@@ -215,7 +222,7 @@ fn server_facts(servers: &ProcessServers) -> Vec<Fact> {
         number(
             "dns_sockets",
             servers.sockets,
-            "sockets that waited: one for each name and server tried",
+            "sockets to name servers on which threads waited",
         ),
         number("dns_unanswered", all.unanswered, "waits without an answer"),
     ];
