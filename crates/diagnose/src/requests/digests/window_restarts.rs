@@ -1,6 +1,6 @@
 //! Congestion windows that were small again after a pause, by connection: the kernel's slow start after idle (RFC 2861,
 //! `tcp_cwnd_restart()`). A sample in a pause shows the window; if it covers all that is sent until the next pause, and nothing
-//! was lost, the window can be the limit only if the kernel made it smaller.
+//! was lost, the window can be the limit only if the kernel made it smaller. No sample shows the smaller window itself.
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -17,9 +17,9 @@ use crate::waits::NameTable;
 pub struct WindowRestarts {
     /// Times that data was sent after a sampled pause.
     pub flights: u64,
-    /// Those of them in which the window had become smaller.
+    /// Those of them that the window before covered, and still it was the limit.
     pub restarts: u64,
-    /// Time in which the smaller window was the limit, ns.
+    /// Time in which it was, ns.
     pub limited_ns: u64,
     /// The largest window before such a restart, bytes.
     pub window_bytes: u64,
@@ -33,15 +33,21 @@ struct SampledFlight {
     /// Whether the window before covers all of it, and nothing was lost.
     is_covered: bool,
     limited_ns: u64,
+    min_rtt_ns: Option<u64>,
 }
 
 /// A sample of a pause: all is sent and acknowledged.
 #[derive(Debug, Clone, Copy)]
 struct PauseSample {
     time_ns: u64,
+    /// The window, segments: the kernel counts it so.
+    window: u32,
     window_bytes: u64,
     sent_bytes: u64,
+    /// Segments with data sent; `None`: kernels before 4.6 do not count them.
+    sent_segments: Option<u32>,
     retransmits: u32,
+    min_rtt_ns: Option<u64>,
 }
 
 /// Time in which the congestion window was the limit, by what made it small, ns.
@@ -57,10 +63,23 @@ impl PauseSample {
     fn new(row: &TcpSample) -> Self {
         Self {
             time_ns: row.time_ns,
+            window: row.cwnd,
             window_bytes: u64::from(row.cwnd) * u64::from(row.mss_bytes),
             sent_bytes: row.bytes_acked,
+            sent_segments: row.data_segs_out,
             retransmits: row.total_retrans,
+            min_rtt_ns: row.min_rtt_us.map(|us| u64::from(us) * 1_000),
         }
+    }
+
+    /// Returns whether the window covers all that was sent until a later pause, and nothing was lost. Segments need not be full.
+    fn covers_until(&self, later: &Self) -> bool {
+        let segments = self.sent_segments.zip(later.sent_segments);
+        let is_in_window = match segments {
+            Some((before, after)) => after.wrapping_sub(before) <= self.window,
+            None => later.sent_bytes - self.sent_bytes <= self.window_bytes,
+        };
+        is_in_window && self.retransmits == later.retransmits
     }
 }
 
@@ -137,13 +156,22 @@ impl WindowRestartDigest {
         let mut sums = WindowRestarts::default();
         for flight in flights.into_iter().flatten() {
             sums.flights += 1;
-            if flight.is_covered && flight.limited_ns > 0 {
+            if flight.is_restart() {
                 sums.restarts += 1;
                 sums.limited_ns += flight.limited_ns;
                 sums.window_bytes = sums.window_bytes.max(flight.window_bytes);
             }
         }
         sums
+    }
+}
+
+impl SampledFlight {
+    /// Returns whether the window was the limit although it had covered the flight. It has to grow then, and each step takes a
+    /// round trip: a wait of less than half of one is nearer to none.
+    fn is_restart(&self) -> bool {
+        let is_limited = |rtt_ns: u64| self.limited_ns > 0 && 2 * self.limited_ns >= rtt_ns;
+        self.is_covered && self.min_rtt_ns.is_some_and(is_limited)
     }
 }
 
@@ -157,9 +185,9 @@ impl ConnectionWindows {
         self.flights.push(SampledFlight {
             time: (before.time_ns, pause.time_ns),
             window_bytes: before.window_bytes,
-            is_covered: pause.sent_bytes - before.sent_bytes <= before.window_bytes
-                && pause.retransmits == before.retransmits,
+            is_covered: before.covers_until(&pause),
             limited_ns: 0,
+            min_rtt_ns: pause.min_rtt_ns,
         });
     }
 
@@ -184,13 +212,16 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    /// Makes a sample of a pause with this window.
+    /// Makes a sample of a pause with this window, on a path of 50 ms; segments have 1,000 bytes.
     fn pause(ms: u64, window_bytes: u64, sent_bytes: u64, retransmits: u32) -> PauseSample {
         PauseSample {
             time_ns: ms * MS,
+            window: (window_bytes / 1_000) as u32,
             window_bytes,
             sent_bytes,
+            sent_segments: Some((sent_bytes / 1_000) as u32),
             retransmits,
+            min_rtt_ns: Some(50 * MS),
         }
     }
 
@@ -232,5 +263,31 @@ mod tests {
         let second = |retransmits| pause(3_000, 300_000, 500_000, retransmits);
         assert_eq!(restarts_of(&[first(300_000), second(1)], 0).restarts, 0);
         assert_eq!(restarts_of(&[first(200_000), second(0)], 0).restarts, 0);
+    }
+
+    #[test]
+    fn small_segments_fill_a_window_sooner() {
+        let first = pause(1_000, 300_000, 250_000, 0);
+        let second = PauseSample {
+            sent_segments: Some(900),
+            ..pause(3_000, 300_000, 500_000, 0)
+        };
+        assert_eq!(restarts_of(&[first, second], 0).restarts, 0);
+        let uncounted = PauseSample {
+            sent_segments: None,
+            ..second
+        };
+        assert_eq!(restarts_of(&[first, uncounted], 0).restarts, 1);
+    }
+
+    #[test]
+    fn a_limit_of_less_than_a_round_trip_is_no_restart() {
+        let first = pause(1_000, 300_000, 250_000, 0);
+        let of_path = |min_rtt_ms: u64| PauseSample {
+            min_rtt_ns: Some(min_rtt_ms * MS),
+            ..pause(3_000, 300_000, 500_000, 0)
+        };
+        assert_eq!(restarts_of(&[first, of_path(400)], 0).restarts, 1);
+        assert_eq!(restarts_of(&[first, of_path(401)], 0).restarts, 0);
     }
 }

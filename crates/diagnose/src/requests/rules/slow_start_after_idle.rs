@@ -3,12 +3,11 @@
 
 use super::rule::{Remedy, RequestDoubt, RequestFinding, RequestRule, RequestVerdict};
 use super::shared::{
-    direct_confidence, duration_facts, make_advice, make_fact, number, of_requests, of_time,
-    rule_out, time_fact,
+    duration_facts, make_advice, make_fact, number, of_requests, of_time, rule_out, time_fact,
 };
 use crate::kernel::TCP_RTO_MIN_NS;
 use crate::report::severity::{EXPLAINS_LEAST, held_up};
-use crate::report::{Fact, FactUnit, FactValue, RuleId};
+use crate::report::{Confidence, ConfidenceLevel, Fact, FactUnit, FactValue, RuleId};
 use crate::requests::RequestPart;
 use crate::requests::case::{PartHarm, ServiceCase};
 use crate::requests::digests::window_restarts::WindowRestarts;
@@ -35,6 +34,7 @@ impl RequestRule for SlowStartAfterIdle {
         }
         let sums = sum_restarts(case);
         match (sums.restarts, sums.flights) {
+            (0, 0) if has_bbr(case) => RequestVerdict::Quiet,
             (0, 0) => doubt_verdict(case, &harm),
             (0, _) => RequestVerdict::Quiet,
             _ => RequestVerdict::Fires(Box::new(finding(case, &harm, &sums))),
@@ -42,15 +42,33 @@ impl RequestRule for SlowStartAfterIdle {
     }
 }
 
-/// Adds up the restarts of a service's connections, of both ends where both are recorded.
-fn sum_restarts(case: &ServiceCase<'_>) -> WindowRestarts {
-    let digest = &case.evidence.digests.window_restarts;
+/// Returns the connections of a service, of both ends where both are recorded.
+fn list_conns(case: &ServiceCase<'_>) -> impl Iterator<Item = u64> {
     let peers = |peer| case.evidence.endpoint(peer).conn;
     let conns = case
         .endpoints()
-        .flat_map(|it| [Some(it.conn), it.peer.map(peers)]);
+        .flat_map(move |it| [Some(it.conn), it.peer.map(peers)]);
+    conns.flatten()
+}
+
+/// Returns whether a connection uses BBR, in any version. It sets the window by its own estimate of the path, after a pause, too.
+fn is_bbr(case: &ServiceCase<'_>, conn: u64) -> bool {
+    let row = case.evidence.names().row(conn);
+    let congestion = row.and_then(|row| row.congestion.as_deref());
+    congestion.is_some_and(|name| name.starts_with("bbr"))
+}
+
+/// Returns whether a connection of the service uses BBR.
+fn has_bbr(case: &ServiceCase<'_>) -> bool {
+    list_conns(case).any(|conn| is_bbr(case, conn))
+}
+
+/// Adds up the restarts of a service's connections without BBR.
+fn sum_restarts(case: &ServiceCase<'_>) -> WindowRestarts {
+    let digest = &case.evidence.digests.window_restarts;
+    let conns = list_conns(case).filter(|conn| !is_bbr(case, *conn));
     let mut sums = WindowRestarts::default();
-    for of_one in conns.flatten().map(|conn| digest.connection(conn)) {
+    for of_one in conns.map(|conn| digest.connection(conn)) {
         sums.flights += of_one.flights;
         sums.restarts += of_one.restarts;
         sums.limited_ns += of_one.limited_ns;
@@ -59,13 +77,14 @@ fn sum_restarts(case: &ServiceCase<'_>) -> WindowRestarts {
     sums
 }
 
-/// Makes the finding: windows began again after pauses.
+/// Makes the finding: windows began again after pauses, by what was the limit.
 fn finding(case: &ServiceCase<'_>, harm: &PartHarm, sums: &WindowRestarts) -> RequestFinding {
     let harm = harm.without(harm.ns.saturating_sub(sums.limited_ns));
     RequestFinding {
         parts: PARTS.to_vec(),
         headline: format!(
-            "Slow start after idle delays {}: {}. The congestion window was small again after {}.",
+            "Slow start after idle delays {}: {}. After {} the congestion window was the limit, although it had been \
+             large enough.",
             of_requests(case),
             of_time(case, harm.ns),
             quantity(sums.restarts, "pause"),
@@ -87,13 +106,19 @@ fn finding(case: &ServiceCase<'_>, harm: &PartHarm, sums: &WindowRestarts) -> Re
                 ("the other end", &[RequestPart::Remote]),
             ],
         ),
-        could_not_see: vec!["Restarts after pauses in which no sample was taken.".to_owned()],
+        could_not_see: [
+            "The window right after a pause, and net.ipv4.tcp_slow_start_after_idle of the sending host.",
+            "Restarts after pauses in which no sample was taken.",
+        ]
+        .map(str::to_owned)
+        .to_vec(),
         advice: make_advice(FIXES),
         gain: Some("the window stays as large as before the pause"),
-        confidence: direct_confidence(
-            case,
-            "samples show the window before each pause, and nothing was lost",
-        ),
+        confidence: Confidence {
+            level: ConfidenceLevel::Medium,
+            because: "restarts are inferred from windows that covered what followed, and still were the limit"
+                .to_owned(),
+        },
         ..RequestFinding::from_harm(case, &harm, Remedy::Avoidable)
     }
 }
@@ -110,7 +135,7 @@ fn collect_facts(case: &ServiceCase<'_>, harm: &PartHarm, sums: &WindowRestarts)
         number(
             "restarts",
             sums.restarts,
-            "pauses after which the congestion window was smaller",
+            "pauses after which a window that had been large enough was the limit",
         ),
         number("flights", sums.flights, "pauses that a sample shows"),
         make_fact(
