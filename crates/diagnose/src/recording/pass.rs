@@ -3,7 +3,7 @@
 //!
 //! What is read a second time, because the first reading decides which rows matter:
 //!
-//! - the listening sockets, whose rows are names and readings;
+//! - the listening sockets: their rows are names and readings;
 //! - the connections, their samples and stages, if there are more connections than are judged: the first reading finds
 //!   the longest;
 //! - the calls, if short segments waited on a connection while its ACKs were delayed: only the calls of such connections

@@ -1,9 +1,9 @@
 //! An exchange: a turn of bytes from the client, and the turn of the server that answers it.
 
 use super::datagrams::RepeatedQuestions;
-use super::holding::HolderTimes;
+use super::holder_times::HolderTimes;
 use super::id::{EndpointId, ThreadId};
-use super::loop_pool::{LoopPoolWait, Release};
+use super::loop_pool::LoopPoolWait;
 pub use super::moving_call::{MovingCall, StreamRange};
 use super::pace::ClientPace;
 use super::pauses::ResponsePauses;

@@ -16,7 +16,7 @@ use super::owner::{Owner, ThreadWork, TimedCall, is_of_loop};
 use super::sleep_counts::SleepCounts;
 use super::tasks::TaskRuntime;
 pub use super::thread_event::{
-    ResponseTimes, Target, ThreadCall, ThreadEventKind, ThreadPreemption, ThreadWait,
+    Release, ResponseTimes, Target, ThreadCall, ThreadEventKind, ThreadPreemption, ThreadWait,
 };
 use crate::rows::hash::CookieHasher;
 use crate::waits::StackPurpose;

@@ -6,9 +6,10 @@ use table::{WaitObject, Waker};
 use super::endpoint::EndpointTable;
 use super::history::{History, Target, ThreadEventKind, ThreadWait};
 use super::holder::part_of_holder;
-use super::id::{EndpointId, ThreadId};
+use super::holder_times::HolderWork;
+use super::id::ThreadId;
 use super::owner::is_of_loop;
-use super::part::{PartTimes, RequestPart};
+use super::part::RequestPart;
 use super::service::Side;
 use crate::waits::KernelPurpose;
 
@@ -17,62 +18,6 @@ const EVENTS_MOST: usize = 64;
 
 /// Holders that wait for one another are followed so far.
 const HOLDERS_MOST: usize = 16;
-
-/// Time of holders while requests waited for them.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct HolderWork {
-    /// By part. `Remote` is a wait for the holder's own client.
-    pub parts: PartTimes,
-    /// Connection of that client.
-    pub client: Option<EndpointId>,
-    /// Connection to the server that the holder waited for.
-    pub server: Option<EndpointId>,
-}
-
-/// Time of those that requests waited for.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct HolderTimes {
-    /// Of other processes.
-    pub process: HolderWork,
-    /// Of the readers of output.
-    pub output: HolderWork,
-}
-
-impl HolderTimes {
-    /// Adds the work of those that a wait with this part was for.
-    pub fn add_work(&mut self, part: RequestPart, work: &HolderWork) {
-        match part {
-            RequestPart::Output => self.output.add(work),
-            _ => self.process.add(work),
-        }
-    }
-
-    /// Adds the times of another.
-    pub fn add(&mut self, other: &Self) {
-        self.process.add(&other.process);
-        self.output.add(&other.output);
-    }
-
-    /// Returns the times on the heap, if there are any.
-    pub fn boxed(self) -> Option<Box<Self>> {
-        (self != Self::default()).then(|| Box::new(self))
-    }
-}
-
-impl HolderWork {
-    /// Adds the time of another.
-    pub fn add(&mut self, other: &Self) {
-        self.parts.add_all(&other.parts);
-        self.client = self.client.or(other.client);
-        self.server = self.server.or(other.server);
-    }
-
-    /// Returns the part with most of the time, and that time, ns.
-    pub fn largest_part(&self) -> Option<(RequestPart, u64)> {
-        let (part, ns) = self.parts.largest().into_iter().next()?;
-        (2 * ns > self.parts.total_ns()).then_some((part, ns))
-    }
-}
 
 /// A thread that others waited for.
 #[derive(Debug, Clone, Copy)]

@@ -7,21 +7,12 @@
 
 use std::collections::HashMap;
 
-use super::history::{History, ThreadEventKind, ThreadId};
+use super::history::{History, Release, ThreadEventKind, ThreadId};
 use super::id::{EndpointId, ServiceId};
 use super::owner::is_of_loop;
 
 /// Events of a thread that are read from a response to the next request on its connection: a round of a loop has fewer.
 const EVENTS_MOST: usize = 256;
-
-/// A connection that another request had until a request took it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Release {
-    /// When the loop last took a connection that was free.
-    pub since_ns: u64,
-    /// The connection of the request that had it; `None`: not known.
-    pub by: Option<EndpointId>,
-}
 
 /// Wait of a request for a connection of its loop's pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

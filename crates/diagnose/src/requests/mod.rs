@@ -19,7 +19,7 @@
 //! cpu_lack  when they could run and had no CPU
 //! file_lock waits for the lock of a file
 //! holder    what the thread that held a lock waited for
-//! holding   what a process did that others waited for
+//! holding   what a process did that others waited for; holder_times: its time
 //! owner     which request a thread had to do with, of several at once
 //! path      backward over waits and wakers: the critical path; path_finder: its inputs; position: a place on it
 //! cause     the cause of a wait on it
@@ -80,6 +80,7 @@ mod file_lock;
 pub mod functions;
 mod history;
 mod holder;
+mod holder_times;
 mod holding;
 mod id;
 mod intake;

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 
 use super::datagrams::RepeatedQuestions;
 use super::endpoint::Endpoint;
-use super::holding::HolderTimes;
+use super::holder_times::HolderTimes;
 use super::id::{EndpointId, RequestId, ThreadId};
 use super::loop_pool::LoopPoolWait;
 use super::pace::ClientPace;

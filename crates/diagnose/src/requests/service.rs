@@ -8,7 +8,7 @@ use table::tables::Connection;
 use super::blockers::BlockerDigest;
 use super::contrast_digest::ContrastDigest;
 use super::functions::FunctionCounts;
-use super::holding::HolderTimes;
+use super::holder_times::HolderTimes;
 use super::id::RequestId;
 pub use super::id::ServiceId;
 use super::loop_pool::LoopPoolDigest;

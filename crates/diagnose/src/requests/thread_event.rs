@@ -3,7 +3,6 @@
 use table::{WaitObject, Waker};
 
 use super::id::{EndpointId, ThreadId};
-use super::loop_pool::Release;
 use super::part::RequestPart;
 use crate::waits::{KernelPurpose, StackPurpose};
 
@@ -123,6 +122,15 @@ pub struct ResponseTimes {
     pub arrived_ns: u64,
     /// Of a loop: its connection was in use until then.
     pub release: Option<Release>,
+}
+
+/// A connection that another request had until a request took it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Release {
+    /// When the loop last took a connection that was free.
+    pub since_ns: u64,
+    /// The connection of the request that had it; `None`: not known.
+    pub by: Option<EndpointId>,
 }
 
 /// Kind of a thread's activity.

@@ -3,7 +3,7 @@
 use super::endpoint::EndpointId;
 use super::functions::{FunctionCounts, ThreadSample};
 use super::history::ThreadId;
-use super::holding::{HolderTimes, HolderWork};
+use super::holder_times::{HolderTimes, HolderWork};
 use super::long_work::LongWait;
 use super::loop_pool::LoopPoolWait;
 use super::pace::{ClientPace, PaceCounter, PaceEvidence};

@@ -11,7 +11,7 @@ use super::shared::{
 use crate::report::Fact;
 use crate::requests::RequestPart;
 use crate::requests::case::{PartHarm, ServiceCase};
-use crate::requests::holding::HolderWork;
+use crate::requests::holder_times::HolderWork;
 use crate::requests::id::EndpointId;
 
 /// Words of a rule for its parts, beside the numbers.

@@ -1,7 +1,7 @@
 //! Waits for those who hold a lock, or have to read output.
 
 use super::*;
-use crate::requests::holding::HolderTimes;
+use crate::requests::holder_times::HolderTimes;
 use crate::requests::service::Side;
 
 /// Rows of a server: its thread 70 has a request from 10 to 40 ms.
