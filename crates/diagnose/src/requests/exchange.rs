@@ -1,6 +1,7 @@
 //! An exchange: a turn of bytes from the client, and the turn of the server that answers it.
 
 use super::datagrams::RepeatedQuestions;
+use super::history::Release;
 use super::holder_times::HolderTimes;
 use super::id::{EndpointId, ThreadId};
 use super::loop_pool::LoopPoolWait;

@@ -365,13 +365,10 @@ mod tests {
 
     #[test]
     fn localhost_is_the_last_fix_unless_the_other_address_was_tried() {
-        let is_of_localhost = |fix: &&str| fix.starts_with("`localhost` has two addresses");
+        let is_of_localhost = |fix: &&'static str| fix.starts_with("`localhost` has two addresses");
         let places = |kind, has_other| {
             let fixes = list_fixes(kind, "127.0.0.1:80", has_other);
-            (
-                fixes.iter().position(|it| is_of_localhost(&it)),
-                fixes.len(),
-            )
+            (fixes.iter().position(is_of_localhost), fixes.len())
         };
         assert_eq!(places(FailureKind::Refused, true), (Some(0), 3));
         assert_eq!(places(FailureKind::Refused, false), (Some(2), 3));
