@@ -35,14 +35,14 @@ def cache():
 def fetch(folder, wanted):
     """Returns a folder with packages, which are downloaded and unpacked unless it is there. `wanted` returns them, (apt, names)
     each. Its name must say which they are: it stays as it is until the user removes it."""
-    with alone():
+    with lock_cache():
         if not folder.exists():
             unpack(folder, wanted())
     return folder
 
 
 @contextlib.contextmanager
-def alone():
+def lock_cache():
     """Keeps others out of the cache: two that fetch would remove each other's files, and apt has one list."""
     cache().mkdir(parents=True, exist_ok=True)
     with (cache() / "lock").open("w") as lock:

@@ -23,7 +23,7 @@ from pathlib import Path
 import page
 from agents import Agent, configure
 from dataset import Dataset
-from harness import Netns, FaultRow, Wrong, demand, refuse_without_root, scratch, thousands, tied
+from harness import Netns, FaultRow, Wrong, bind_to_thread, demand, refuse_without_root, scratch, thousands
 
 FAULT = "agents killed"
 HOSTS = 3
@@ -97,7 +97,7 @@ class Host:
         self.lives = []
         self.calls = []
         self.traffic = subprocess.Popen(
-            tied([sys.executable, __file__, "--write"], self.netns),
+            bind_to_thread([sys.executable, __file__, "--write"], self.netns),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
         )

@@ -5,7 +5,7 @@ import json
 import os
 import subprocess
 
-from harness import HERE, LONGEST, ROOT, WHYLAT, Wrong, demand, finish, tied, until
+from harness import HERE, LONGEST, ROOT, WHYLAT, Wrong, bind_to_thread, demand, finish, until
 
 # Has DuckDB, as the fleet's own tests do.
 PYTHON = ROOT / "fleet" / ".venv" / "bin" / "python"
@@ -36,7 +36,7 @@ class Agent:
         command = [WHYLAT, "agent", "--config", place / "agent.toml", "--ready-file", ready]
         with self.log.open("ab") as output:
             self.process = subprocess.Popen(
-                tied(command, netns),
+                bind_to_thread(command, netns),
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,

@@ -63,7 +63,7 @@ def until(what, condition, longest=LONGEST):
     raise Wrong(f"never saw: {what}")
 
 
-def tied(command, netns=None):
+def bind_to_thread(command, netns=None):
     """Returns the command to start one that ends with this script's thread, in a network namespace. `preexec_fn` would
     do the same, but is not safe where other threads run (Python's documentation of subprocess)."""
     namespace = ["nsenter", f"--net={netns.path}"] if netns else []
@@ -85,7 +85,7 @@ def inside(netns, function):
 def outcome(*command, code=0, env=None, netns=None, longest=LONGEST):
     """Runs a command to its end; returns its output. It must end with this exit code, and not panic."""
     done = subprocess.run(
-        tied(command, netns),
+        bind_to_thread(command, netns),
         capture_output=True,
         stdin=subprocess.DEVNULL,
         env={**os.environ, **(env or {})},
@@ -117,7 +117,7 @@ def report(path, code=(0, 3)):
 def report_but_connections(path, code=(0, 3)):
     """Returns the same without its connections: they may be gigabytes. It is read as it is written."""
     command = [WHYLAT, "report", "--format", "json", path]
-    with subprocess.Popen(tied(command), stdout=subprocess.PIPE) as process:
+    with subprocess.Popen(bind_to_thread(command), stdout=subprocess.PIPE) as process:
         lines, among = [], False
         for line in process.stdout:
             among |= line == b'  "connections": [\n'
@@ -205,7 +205,7 @@ class Netns:
     def __init__(self):
         holder = "ip link set lo up && echo up && exec sleep 100000"
         command = ["unshare", "--net", "sh", "-c", holder]
-        self.process = subprocess.Popen(tied(command), stdout=subprocess.PIPE)
+        self.process = subprocess.Popen(bind_to_thread(command), stdout=subprocess.PIPE)
         demand(self.process.stdout.readline() == b"up\n", "no network namespace")
         self.path = f"/proc/{self.process.pid}/ns/net"
         self.fd = os.open(self.path, os.O_RDONLY)
@@ -226,7 +226,7 @@ class Workload:
     def __init__(self, *words, netns=None, name=None, start_on_stdin=False):
         command = [str(name or WHYLAT), "lab", "workload", "--limit-s", "3600"]
         command += ["--start-on-stdin"] * start_on_stdin + [str(word) for word in words]
-        self.process = subprocess.Popen(tied(command, netns), stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self.process = subprocess.Popen(bind_to_thread(command, netns), stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         self.pid = self.process.pid
 
     def port(self):
@@ -263,7 +263,7 @@ class Recorder:
         command += ["-o", str(self.path), "--ready-file", str(flag)]
         with self.log.open("wb") as output:
             self.process = subprocess.Popen(
-                tied(command),
+                bind_to_thread(command),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=output,

@@ -129,7 +129,7 @@ def unpacked(path):
         }
 
 
-def beside(binary):
+def list_companions(binary):
     """The paths of what is taken along with the program."""
     return [pathlib.Path(binary).parent / name for name in BUILT_BESIDE]
 
@@ -143,7 +143,7 @@ def initramfs(guest, binaries, checks):
     }
     programs = [*binaries, *(guest.programs.find(name) for name in PROGRAMS)]
     programs += [guest.adapters / "usr/sbin/hwstamp_ctl"] if guest.adapters else []
-    for program in programs + [path for path in beside(binaries[0]) if path.exists()]:
+    for program in programs + [path for path in list_companions(binaries[0]) if path.exists()]:
         path = pathlib.Path(program)
         files[f"usr/bin/{path.name}"] = path.read_bytes()
         for place, library in guest.programs.libraries(path):

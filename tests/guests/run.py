@@ -177,7 +177,7 @@ def run(name, version, made, options):
     for check, why in verdicts.judge(results, name in TOO_OLD) if results else []:
         failed += why is not None
         print(f"{version:36} {check:24} {'ok' if why is None else 'FAILED: ' + why}", flush=True)
-    for path in guest.beside(program(name, options)):
+    for path in guest.list_companions(program(name, options)):
         if not path.exists():
             print(f"{version:36} skipped: what needs {path}, which is not built", flush=True)
     for figure in verdicts.figures(results):
