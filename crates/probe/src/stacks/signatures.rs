@@ -16,18 +16,24 @@ const TAGGED_STACK: u8 = b'G';
 /// Another one without data, of a signal's frame, which does not change how a caller is found.
 const SIGNAL_FRAME: u8 = b'S';
 
-/// Returns a copy of the tables without signatures; `None`: there are none.
+/// Letters of one augmentation at most: each that is known, once.
+const LETTERS_MOST: usize = 7;
+
+/// Returns a copy of the tables without signatures; `None`: there are none. Each byte is read a few times at most,
+/// whatever a file has.
 pub(super) fn without_signatures(tables: &[u8]) -> Option<Vec<u8>> {
     let mut copy = None;
     let mut common = HashMap::new();
     let mut at = 0;
     while let Some(entry) = TableEntry::read(tables, at) {
         at = entry.content.end;
-        let common_at = entry.common_at.unwrap_or(entry.start);
-        let known = common.entry(common_at);
-        let known: &Option<CommonEntry> =
-            known.or_insert_with(|| CommonEntry::read(tables, common_at));
-        let Some(known) = known else {
+        if entry.common_at.is_none()
+            && let Some(read) = CommonEntry::read(entry.content)
+        {
+            common.insert(entry.start, read);
+        }
+        // functions come after it
+        let Some(known) = common.get(&entry.common_at.unwrap_or(entry.start)) else {
             continue;
         };
         let (content, mut places) = match entry.common_at {
@@ -110,16 +116,15 @@ impl<'a> TableEntry<'a> {
 }
 
 impl<'a> CommonEntry<'a> {
-    /// Reads such an entry; `None`: there is none, or it has what is not known.
-    fn read(tables: &'a [u8], at: usize) -> Option<Self> {
-        let entry = TableEntry::read(tables, at)?;
-        if entry.start != at || entry.common_at.is_some() {
-            return None;
-        }
-        let mut bytes = entry.content;
+    /// Reads the content of such an entry; `None`: it has what is not known.
+    fn read(mut bytes: TableBytes<'a>) -> Option<Self> {
         let version = bytes.u8()?;
         let letters_at = bytes.at;
-        while bytes.u8()? != 0 {}
+        while bytes.u8()? != 0 {
+            if bytes.at - letters_at > LETTERS_MOST {
+                return None;
+            }
+        }
         let letters = letters_at..bytes.at - 1;
         if version >= 4 {
             // sizes of addresses and of segments
@@ -134,7 +139,7 @@ impl<'a> CommonEntry<'a> {
         }
         let mut common = Self {
             pointer: PointerForm::Bytes(size_of::<u64>()),
-            has_data: tables.get(letters.start) == Some(&b'z'),
+            has_data: bytes.tables.get(letters.start) == Some(&b'z'),
             letters: Vec::new(),
             instructions: bytes,
         };
@@ -240,7 +245,10 @@ fn skip_instruction(bytes: &mut TableBytes<'_>, pointer: PointerForm) -> Option<
 }
 
 impl TableBytes<'_> {
+    /// Goes on by so many bytes: all reads do so.
     fn skip(&mut self, count: usize) -> Option<()> {
+        #[cfg(test)]
+        tests::STEPS.with(|steps| steps.set(steps.get() + 1));
         let at = self.at.checked_add(count)?;
         if at > self.end {
             return None;
@@ -308,11 +316,18 @@ impl TableBytes<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use framehop::aarch64::{CacheAarch64, PtrAuthMask, UnwindRegsAarch64, UnwinderAarch64};
     use framehop::{ExplicitModuleSectionInfo, FrameAddress, Module, Unwinder};
     use proptest::prelude::*;
 
     use super::*;
+
+    thread_local! {
+        /// Reads of this thread so far.
+        pub(super) static STEPS: Cell<usize> = const { Cell::new(0) };
+    }
 
     /// Units and the register of return addresses, and the length of what follows: the form of addresses, 4 bytes.
     const UNITS: [u8; 5] = [4, 0x78, 30, 1, 0x03];
@@ -412,6 +427,45 @@ mod tests {
         };
         let cleaned = without_signatures(&tables(NEGATE_STATE));
         assert_eq!(cleaned, Some(tables(NO_OPERATION)));
+    }
+
+    /// Each function names another place, from where runs of ends or of letters go on to the end of a large entry.
+    #[test]
+    fn reads_are_as_many_as_bytes_whatever_functions_name() {
+        const RUN: usize = 1 << 14;
+        const FUNCTIONS: usize = 1 << 12;
+        for filler in [0, SIGNAL_FRAME] {
+            let mut tables = Vec::new();
+            let run = vec![filler; RUN];
+            let letters_at = add_entry(&mut tables, &[&[0; 4], &[1], &run]) + 9;
+            for number in 0..FUNCTIONS {
+                add_function(
+                    &mut tables,
+                    letters_at + 4 * number,
+                    0x1_0000,
+                    &[NEGATE_STATE],
+                );
+            }
+            let before = STEPS.get();
+            assert_eq!(without_signatures(&tables), None);
+            let steps = STEPS.get() - before;
+            assert!(
+                steps <= tables.len(),
+                "{steps} reads of {} bytes",
+                tables.len()
+            );
+        }
+    }
+
+    /// Functions keep their signatures if their common entry has more letters than there are.
+    #[test]
+    fn long_augmentation_is_unknown() {
+        for (letters, is_known) in [(b"zRSSSSS".as_slice(), true), (b"zRSSSSSS", false)] {
+            let mut tables = Vec::new();
+            let common = add_common(&mut tables, letters);
+            add_function(&mut tables, common, 0x1_0000, &[NEGATE_STATE]);
+            assert_eq!(without_signatures(&tables).is_some(), is_known);
+        }
     }
 
     /// Returns the callers of a signed function with a frame of 48 bytes. It has called another: the link register leads
