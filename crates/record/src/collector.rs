@@ -6,8 +6,7 @@
 
 use std::os::fd::{AsFd, BorrowedFd};
 
-use nix::time::{ClockId, clock_gettime};
-use probe::clock::monotonic_ns;
+use probe::clock::{monotonic_ns, thread_cpu_ns};
 use probe::hooks::{Drainer, Hooks, HooksError, ProbeOutput};
 
 /// Records and batches taken in one look.
@@ -166,7 +165,7 @@ impl<'a> Collector<'a> {
 
     /// Returns the CPU time of this thread and of walks over sockets, ns.
     pub fn walk_cpu_ns(&self) -> u64 {
-        cpu_ns() + self.hooks.walker_cpu_ns()
+        thread_cpu_ns() + self.hooks.walker_cpu_ns()
     }
 
     /// Returns when the next walk over open files may be, `CLOCK_MONOTONIC` ns.
@@ -187,9 +186,9 @@ impl<'a> Collector<'a> {
         if now_ns < self.next.walk_ns || !wanted() {
             return Ok(());
         }
-        let before_ns = cpu_ns();
+        let before_ns = thread_cpu_ns();
         self.hooks.walk()?;
-        let took_ns = cpu_ns().saturating_sub(before_ns);
+        let took_ns = thread_cpu_ns().saturating_sub(before_ns);
         let pause_ns = self.share.pause_ns(took_ns).max(WALK_EVERY_NS);
         self.next.walk_ns = monotonic_ns() + pause_ns;
         Ok(())
@@ -201,13 +200,4 @@ impl AsFd for Collector<'_> {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.drainer.as_fd()
     }
-}
-
-/// Returns the CPU time of this thread, ns.
-pub(crate) fn cpu_ns() -> u64 {
-    // every kernel has this clock for the thread that asks
-    clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map_or(0, |time| {
-        let seconds = u64::try_from(time.tv_sec()).unwrap_or(0);
-        seconds * 1_000_000_000 + u64::try_from(time.tv_nsec()).unwrap_or(0)
-    })
 }

@@ -2,13 +2,13 @@
 
 use std::collections::HashMap;
 
-use probe::clock::monotonic_ns;
+use probe::clock::{monotonic_ns, thread_cpu_ns};
 use probe::cpu::{Cpus, Threads};
 use table::Columns;
 use table::manifest::Coverage;
 use table::tables::{CpuSamples, ProcessSamples};
 
-use crate::collector::{WalkShare, cpu_ns};
+use crate::collector::WalkShare;
 
 /// The processes that are read.
 #[derive(Default)]
@@ -44,9 +44,9 @@ impl CpuUse {
         if now_ns < self.next_ns {
             return;
         }
-        let before_ns = cpu_ns();
+        let before_ns = thread_cpu_ns();
         self.read_all(between, processes, cpus);
-        let took_ns = cpu_ns().saturating_sub(before_ns);
+        let took_ns = thread_cpu_ns().saturating_sub(before_ns);
         self.next_ns = monotonic_ns().saturating_add(share.pause_ns(took_ns));
     }
 

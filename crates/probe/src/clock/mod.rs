@@ -45,6 +45,12 @@ pub fn monotonic_ns() -> u64 {
     read_ns(ClockId::CLOCK_MONOTONIC).map_or(0, |ns| ns.max(0) as u64)
 }
 
+/// Returns the CPU time of the calling thread, ns.
+pub fn thread_cpu_ns() -> u64 {
+    // every kernel has this clock for the thread that asks
+    read_ns(ClockId::CLOCK_THREAD_CPUTIME_ID).map_or(0, |ns| ns.max(0) as u64)
+}
+
 /// Length of the kernel's jiffy, nanoseconds: the coarse clocks advance once a tick, so their
 /// resolution is the tick (`KTIME_LOW_RES` in `hrtimer_get_res`). `None`: not readable.
 pub fn jiffy_ns() -> Option<u64> {

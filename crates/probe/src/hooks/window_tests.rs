@@ -8,7 +8,6 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use libbpf_rs::skel::Skel;
-use nix::time::ClockId;
 use nix::unistd::gettid;
 use table::manifest::ProbeState;
 use table::tables::{Call, Wait};
@@ -20,6 +19,7 @@ use super::attach::hook;
 use super::tests::root;
 use super::window_hooks::SAMPLE_CPU;
 use super::{Detail, Hooks, Selection, Storage};
+use crate::clock::thread_cpu_ns;
 use crate::cpu_clocks::SAMPLE_NS;
 use crate::self_cost::{Statistics, program_info};
 
@@ -388,13 +388,6 @@ fn looks_of_clocks(hooks: &Hooks<'_>, length_ns: u64) -> u64 {
     let (before, begin_ns) = (runs(), thread_cpu_ns());
     while thread_cpu_ns() < begin_ns + length_ns {}
     runs() - before
-}
-
-/// Returns the CPU time of this thread, in nanoseconds.
-fn thread_cpu_ns() -> u64 {
-    crate::clock::read_ns(ClockId::CLOCK_THREAD_CPUTIME_ID)
-        .unwrap_or(0)
-        .cast_unsigned()
 }
 
 #[test]

@@ -2,10 +2,9 @@
 
 use std::net::UdpSocket;
 
+use probe::clock::thread_cpu_ns;
 use probe::hooks::Hooks;
 use probe::self_cost::{BpfTimeError, ProgramTimes, RunTime};
-
-use crate::collector::cpu_ns;
 
 /// Calls of a round, and rounds. The cheapest one counts: others may take the CPU, or its caches, in some.
 const CALLS: u32 = 4_000;
@@ -53,12 +52,12 @@ impl HookTimer {
         let Some(socket) = &self.socket else {
             return 0.0;
         };
-        let since_ns = cpu_ns();
+        let since_ns = thread_cpu_ns();
         for _ in 0..CALLS {
             // nothing is ever there
             let _ = socket.recv(&mut [0]);
         }
-        cpu_ns().saturating_sub(since_ns) as f64 / f64::from(CALLS)
+        thread_cpu_ns().saturating_sub(since_ns) as f64 / f64::from(CALLS)
     }
 }
 

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use probe::clock::{Host, monotonic_ns};
+use probe::clock::{Host, monotonic_ns, thread_cpu_ns};
 use probe::hooks::{Detail, ProbeOutput, Storage};
 use probe::processes::ProcessReader;
 use probe::self_cost::Statistics;
@@ -24,7 +24,7 @@ use table::RowSet;
 use table::manifest::{Cost, Coverage, Header, Loss};
 
 use crate::account::{count, losses};
-use crate::collector::{CaptureSink, Collector, WalkShare, cpu_ns};
+use crate::collector::{CaptureSink, Collector, WalkShare};
 use crate::overhead::OverheadMeter;
 use crate::pipeline::RowPipeline;
 use crate::plan::{DataSources, describe, is_in_proc, open_sources, pid_coverage, resolve_target};
@@ -197,11 +197,12 @@ impl Watch<'_> {
                 if next_snapshot_ns > 0 {
                     self.poll()?;
                 }
-                let began_ns = cpu_ns();
+                let began_ns = thread_cpu_ns();
                 if each(self.snapshot()?).is_break() {
                     return Ok(());
                 }
-                self.pace.note_snapshot(cpu_ns().saturating_sub(began_ns));
+                self.pace
+                    .note_snapshot(thread_cpu_ns().saturating_sub(began_ns));
                 next_snapshot_ns = monotonic_ns() + self.pace.interval_ns();
             }
             let next_ns = next_snapshot_ns.min(self.poll_times.next_ns());
@@ -277,7 +278,7 @@ impl Watch<'_> {
     fn poll_cpu_ns(&self) -> u64 {
         self.capture
             .as_ref()
-            .map_or_else(cpu_ns, Collector::walk_cpu_ns)
+            .map_or_else(thread_cpu_ns, Collector::walk_cpu_ns)
     }
 
     /// Returns rows, losses and cost since the snapshot before.
