@@ -70,6 +70,13 @@ impl PollTimes {
         }
         due
     }
+
+    /// Draws the next time again, from `now_ns` on, if times are to be further apart: `least_ns` on average.
+    pub fn lengthen(&mut self, least_ns: u64, now_ns: u64) {
+        if least_ns > self.mean_ns {
+            self.next_ns = now_ns.saturating_add(self.random.interval_ns(least_ns));
+        }
+    }
 }
 
 #[cfg(test)]
@@ -77,6 +84,20 @@ mod tests {
     use super::*;
 
     const MEAN_NS: u64 = 500_000_000;
+
+    #[test]
+    fn longer_interval_is_drawn_once() {
+        let mut times = PollTimes::new(5, MEAN_NS, 0);
+        let next_ns = times.next_ns();
+        times.lengthen(MEAN_NS, 0);
+        assert_eq!(times.next_ns(), next_ns, "it is no longer");
+        times.lengthen(4 * MEAN_NS, 0);
+        let next_ns = times.next_ns();
+        assert!((2 * MEAN_NS..6 * MEAN_NS).contains(&next_ns), "{next_ns}");
+        assert!(times.is_due(next_ns));
+        let interval_ns = times.next_ns() - next_ns;
+        assert!((MEAN_NS / 2..MEAN_NS * 3 / 2).contains(&interval_ns));
+    }
 
     #[test]
     fn intervals_are_uniform_around_the_mean() {

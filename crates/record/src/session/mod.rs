@@ -23,7 +23,7 @@ use table::RowSet;
 use table::manifest::Line;
 
 use crate::budget::WindowKeeper;
-use crate::collector::{CaptureSink, Collector, DRAIN_MOST};
+use crate::collector::{CaptureSink, Collector, DRAIN_MOST, WalkShare};
 use crate::flight_recorder;
 use crate::itt_listener::IttListener;
 use crate::overhead::OverheadMeter;
@@ -211,7 +211,12 @@ impl Session<'_> {
     fn poll(&mut self) -> Result<(), RecordError> {
         if let Some(capture) = &mut self.capture {
             self.sink.yield_cpu();
+            let before_ns = capture.hooks().walker_cpu_ns();
             capture.read_sockets(&mut self.sink, |hooks| hooks.read_sockets())?;
+            // a walk over namespaces meets sockets that nobody records
+            let took_ns = capture.hooks().walker_cpu_ns().saturating_sub(before_ns);
+            let pause_ns = WalkShare::RECORDING.pause_ns(took_ns);
+            self.poll_times.lengthen(pause_ns, monotonic_ns());
         }
         if let Some(polls) = &mut self.polls {
             self.sink.pipeline.poll(polls);
