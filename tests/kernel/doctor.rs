@@ -40,6 +40,14 @@ fn off(findings: &Value) -> Vec<&str> {
         .collect()
 }
 
+/// Returns whether polls walk network namespaces, because the kernel refuses iterators over maps, as the doctor says it when
+/// `command` starts it.
+pub fn walks_netns(command: &mut Command) -> bool {
+    let report = ask(command);
+    let mut probes = report["probes"].as_array().expect("rows").iter();
+    probes.any(|row| row["probe"] == "tcp_stats.polls" && row["state"] == "fallback")
+}
+
 /// Returns why polls do not reach other network namespaces, as the doctor says it when `command` starts it; `None`: they do.
 pub fn other_netns_limit(command: &mut Command) -> Option<String> {
     let report = ask(command);

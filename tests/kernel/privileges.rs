@@ -6,12 +6,14 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::OnceLock;
 
 use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
 use table::tables::{Process, Symbol};
 use tempfile::TempDir;
 
+use crate::doctor::walks_netns;
 use crate::terminal::Terminal;
 use crate::top::top_in;
 use testbed::instrumented::open_directory;
@@ -79,13 +81,21 @@ fn other_threads(pid: u32) -> Vec<String> {
     threads
 }
 
-/// The thread that enters network namespaces has what the document names for it, if there is one.
+/// The thread that enters network namespaces is there where the kernel demands it. It has what the document names for
+/// it, and root's ids.
 fn assert_walker(pid: u32) {
     let kept = bits(&documented(&format!(
         "thread `{WALKER}`, where there is one"
     )));
     let is_walker = |status: &String| line(status, "Name:") == WALKER;
-    for status in threads(pid).into_iter().filter(is_walker) {
+    let walkers: Vec<String> = threads(pid).into_iter().filter(is_walker).collect();
+    static IS_NEEDED: OnceLock<bool> = OnceLock::new();
+    let is_needed = IS_NEEDED.get_or_init(|| walks_netns(&mut Command::new("env")));
+    assert_eq!(walkers.len(), usize::from(*is_needed));
+    for status in walkers {
+        for ids in ["Uid:", "Gid:"] {
+            assert_eq!(line(&status, ids), "0\t0\t0\t0");
+        }
         assert_eq!(line(&status, "CapEff:"), kept);
         assert_eq!(line(&status, "CapPrm:"), kept);
         for none in ["CapBnd:", "CapInh:", "CapAmb:"] {

@@ -5,12 +5,16 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use lab::{LabProcess, Netns};
 use serde_json::{Value, json};
-use table::tables::{Connection, TcpStage};
+use table::SampleKind;
+use table::manifest::ProbeState;
+use table::tables::{Connection, TcpSample, TcpStage};
 
+use crate::doctor::other_netns_limit;
 use testbed::report::{Report, number};
 use testbed::{Recorder, Site, finish, program, role, root, until};
 
@@ -265,6 +269,48 @@ fn sockets_of_all_namespaces_are_recorded() {
             assert_eq!(inode.map(u64::from), Some(netns.inode()));
         }
     }
+}
+
+/// Some kernels refuse iterators over maps. Without CAP_SYS_ADMIN, polls do not reach another namespace there: its
+/// connections are read when they close.
+#[test]
+fn recorder_without_sys_admin_reads_other_namespaces_as_it_can() {
+    if !root() {
+        return;
+    }
+    let reduced = || {
+        let mut command = Command::new("setpriv");
+        command.args(["--inh-caps=-all", "--bounding-set=-sys_admin"]);
+        command
+    };
+    let limit = other_netns_limit(&mut reduced());
+    let site = Site::loopback("cubic");
+    let mut pair = Pair::start(&site.client);
+    let mut command = reduced();
+    command.arg(program());
+    let recorder = Recorder::start_as(command, &format!("--port {} --detail calls", pair.port));
+    pair.go();
+    let ends = pair.finish();
+    let report = recorder.stop();
+    report.assert_whole();
+    let samples: Vec<TcpSample> = report.rows();
+    for conn in [ends.client, ends.server] {
+        let kinds = |kind| {
+            let of_kind = samples
+                .iter()
+                .filter(|it| it.conn == conn && it.kind == kind);
+            of_kind.count()
+        };
+        assert_eq!(kinds(SampleKind::Close), 1);
+        assert!(limit.is_none() || kinds(SampleKind::Poll) == 0);
+    }
+    let recording = report.recording();
+    let coverage = recording.coverage().iter();
+    let why = coverage.filter_map(|it| match &it.state {
+        ProbeState::Fallback { why, .. } if it.probe == "tcp_stats.other_netns" => Some(why),
+        _ => None,
+    });
+    assert_eq!(why.collect::<Vec<_>>(), Vec::from_iter(&limit));
 }
 
 /// Runs a command with these options: two clients, a child and a grandchild. Returns the ends of their connections and of the

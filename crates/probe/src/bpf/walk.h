@@ -4,6 +4,7 @@
 #define WHYLAT_WALK_H
 
 #include "kernel.h"
+#include "ring.h"
 
 /* Holds what they did. */
 struct walk_counts {
@@ -83,26 +84,47 @@ static __always_inline void walk_begin(u8 which, u8 over_active, u8 default_leve
 /* Walks are over all sockets of namespaces: see netns_walk.bpf.h. */
 const volatile bool walks_netns = false;
 
-/* Namespaces with recorded sockets; user space takes out those that are gone. */
+/*
+ * Network namespaces by their numbers, and how many recorded sockets they have. Those without any stay: the kernel uses
+ * numbers again, the lowest first, so that the map has at most as many as namespaces live at one time.
+ */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 65536);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__type(key, u32);
-	__type(value, u8);
+	__type(value, s64);
 } walked_netns SEC(".maps");
 
 /* A socket is recorded from now on. */
-static __always_inline void netns_note(const struct sock *sk)
+static __always_inline void netns_add_socket(u32 netns)
 {
-	u8 noted = 1;
-	u32 netns;
+	s64 *sockets, none = 0;
 
 	if (!walks_netns)
 		return;
-	netns = netns_of(sk);
-	if (!bpf_map_lookup_elem(&walked_netns, &netns))
-		bpf_map_update_elem(&walked_netns, &netns, &noted, BPF_ANY);
+	sockets = bpf_map_lookup_elem(&walked_netns, &netns);
+	if (!sockets) {
+		/* another CPU may do the same */
+		bpf_map_update_elem(&walked_netns, &netns, &none, BPF_NOEXIST);
+		sockets = bpf_map_lookup_elem(&walked_netns, &netns);
+	}
+	if (sockets)
+		__sync_fetch_and_add(sockets, 1);
+	else
+		__sync_fetch_and_add(&lost_socket_storage, 1);
+}
+
+/* A recorded socket has closed. */
+static __always_inline void netns_remove_socket(u32 netns)
+{
+	s64 *sockets;
+
+	if (!walks_netns)
+		return;
+	sockets = bpf_map_lookup_elem(&walked_netns, &netns);
+	if (sockets)
+		__sync_fetch_and_add(sockets, -1);
 }
 
 #endif

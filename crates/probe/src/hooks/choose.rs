@@ -78,7 +78,7 @@ impl Features {
             self.python = false;
             return true;
         }
-        if !self.walks_netns && netns_walk::is_map_walk(program) {
+        if !self.walks_netns && netns_walk::is_main_walk(program) {
             self.walks_netns = true;
             return true;
         }
@@ -87,7 +87,8 @@ impl Features {
             .chain(udp_flows::PROGRAMS)
             .chain([udp_flows::ARRIVALS_PROGRAM])
             .chain(zerocopy::PROGRAMS);
-        if let Some(name) = dispensable.find(|it| *it == program) {
+        let replaced = netns_walk::name_replaced(program);
+        if let Some(name) = dispensable.find(|it| *it == replaced) {
             let is_first = !self.is_refused(name);
             self.refused.push(name);
             return is_first;
@@ -425,14 +426,37 @@ mod tests {
     }
 
     #[test]
-    fn refused_walk_over_a_map_is_one_over_namespaces() {
+    fn refused_poll_over_a_map_is_one_over_namespaces() {
+        for (poll, in_place) in [
+            ("read_sockets", "read_sockets_of_netns"),
+            ("read_watched", "read_watched_of_netns"),
+        ] {
+            let mut features = without(&[]);
+            assert!(features.omit_program(poll) && features.walks_netns);
+            assert!(!features.is_refused(poll));
+            assert!(!features.supported_levels(Detail::Calls, true).active);
+            for refused in [poll, in_place] {
+                assert!(!features.omit_program(refused), "{refused}");
+            }
+        }
+    }
+
+    /// Polls stay as they are.
+    #[test]
+    fn refused_walk_of_zero_copy_sends_is_left_out() {
+        for (walks_netns, refused) in [(false, "read_zerocopy"), (true, "read_zerocopy_of_netns")] {
+            let mut features = without(&[]);
+            features.walks_netns = walks_netns;
+            assert!(features.omit_program(refused), "{refused}");
+            assert!(!features.omit_program(refused), "not twice");
+            assert!(features.is_refused("read_zerocopy"));
+            assert_eq!(features.walks_netns, walks_netns);
+            let ProbeState::Fallback { why, .. } = state(&features, "zerocopy") else {
+                panic!("it is not left out");
+            };
+            assert!(why.contains("read_zerocopy"), "{why}");
+        }
         let mut features = without(&[]);
-        assert!(features.omit_program("read_zerocopy"));
-        assert!(features.walks_netns && !features.is_refused("read_zerocopy"));
-        assert!(!features.supported_levels(Detail::Calls, true).active);
-        assert!(
-            !features.omit_program("read_sockets"),
-            "nothing else is in its place"
-        );
+        assert!(!features.omit_program("read_udp") && !features.walks_netns);
     }
 }

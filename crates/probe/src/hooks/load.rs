@@ -11,7 +11,7 @@ use super::links::AttachedLinks;
 use super::netns_walker::NetnsWalks;
 use super::select::{LoadOptions, OutputMode, Selection};
 use super::window_hooks::WindowHooks;
-use super::{Hooks, follow, log, walk};
+use super::{Hooks, follow, log, netns_walk, walk};
 use crate::PROBES;
 use crate::busy_poll::BusyPolls;
 use crate::cpu_clocks::{self, clock_coverage};
@@ -179,6 +179,7 @@ impl<'obj> Hooks<'obj> {
         }
         let follows = features.follows(levels);
         coverage.extend((selection.follow && !follows).then(follow::off));
+        coverage.extend(features.walks_netns.then(netns_walk::polls_coverage));
         let clocks = if levels.waits {
             let opened = cpu_clocks::open_clocks();
             let users: [&dyn Probe; 2] = [&BusyPolls, &OnCpuSamples];
@@ -235,7 +236,7 @@ impl<'obj> Hooks<'obj> {
             counts_other_calls: levels.logs_calls() && !windows && features.sees_every_kind(),
             open_sockets: Cell::default(),
             unreached: RefCell::default(),
-            netns_walks: NetnsWalks::new(features.walks_netns),
+            netns_walks: NetnsWalks::new(features.walks_netns, selection.netns),
             clocks,
             of_windows,
             nics: levels.sent.then(|| nics.clone()),

@@ -51,6 +51,7 @@ pub use follow::{FOLLOW, FollowCounts};
 use links::AttachedLinks;
 pub use load::Storage;
 use netns_walker::NetnsWalks;
+pub use open_sockets::MPTCP_SOCKETS;
 pub use select::Selection;
 pub use walk::{WALK_LEVEL_MOST, WalkCounts, WalkOf};
 pub use window_hooks::HookTimes;

@@ -12,6 +12,9 @@ use crate::inventory::kinds::{self, KINDS};
 use crate::netns::{self, Netns};
 use crate::wire::types::kind_calls;
 
+/// The coverage line of MPTCP sockets in network namespaces that were not reached.
+pub const MPTCP_SOCKETS: &str = "inventory.mptcp";
+
 impl Hooks<'_> {
     /// Walks the open files of every process: finds sockets that were open before, the other ends
     /// of chosen connections on this host, and owners.
@@ -76,9 +79,12 @@ impl Hooks<'_> {
 
     /// Returns the coverage lines of network namespaces that walks did not reach.
     pub fn unreached_netns(&self) -> impl Iterator<Item = Coverage> {
-        self.unreached_mptcp()
-            .into_iter()
-            .chain(self.unwalked_netns())
+        self.netns_limits().chain(self.unentered_coverage())
+    }
+
+    /// Returns the coverage lines of network namespaces that walks cannot reach, as a privilege is missing.
+    pub fn netns_limits(&self) -> impl Iterator<Item = Coverage> {
+        self.unreached_mptcp().into_iter().chain(self.walk_limit())
     }
 
     /// Returns the coverage line of network namespaces with MPTCP sockets that were not walked;
@@ -87,7 +93,7 @@ impl Hooks<'_> {
         let error = self.unreached.borrow();
         let why = error.as_ref()?.lines().next()?.to_owned();
         Some(Coverage {
-            probe: "inventory.mptcp".to_owned(),
+            probe: MPTCP_SOCKETS.to_owned(),
             state: ProbeState::Fallback {
                 which: "MPTCP sockets that are opened from now on, and those of the own network namespace".to_owned(),
                 why,

@@ -21,7 +21,10 @@ use crate::netns::Netns;
 use crate::watch::{CallSummary, SocketReading};
 
 /// Connected sockets of this process: client and server.
-pub(in crate::hooks) struct Pair(TcpStream, TcpStream);
+pub(in crate::hooks) struct Pair(
+    pub(in crate::hooks) TcpStream,
+    pub(in crate::hooks) TcpStream,
+);
 
 impl Pair {
     /// Returns the cookies of both sockets.

@@ -254,7 +254,6 @@ static __always_inline struct socket_state *socket_choose(struct sock *sk, u8 wh
 	}
 	if (!st->chosen)
 		st->chosen = why;
-	netns_note(sk);
 	return st;
 }
 
@@ -330,6 +329,7 @@ static __always_inline void socket_begin(struct socket_state *st, struct sock *s
 	if (__sync_lock_test_and_set(&st->begun, 1))
 		return;
 	drop_ports_note(sk);
+	netns_add_socket(netns_of(sk));
 	st->cookie = bpf_get_socket_cookie(sk);
 	st->ended_cookie = 0;
 	st->opened_ns = opened_ns;
@@ -366,6 +366,7 @@ static __always_inline void socket_end(struct socket_state *st, const struct soc
 	}
 	if (watch_active)
 		__sync_fetch_and_add(&watched_sockets, -1);
+	netns_remove_socket(netns_of(sk));
 	subflow_end(st);
 	st->cookie = 0;
 	set_watched(st, 0);

@@ -373,6 +373,8 @@ static __always_inline void udp_on_close(struct bpf_sock *ctx)
 	if (sender)
 		udp_send_end_all(sender, SENT_BY_CLOSE);
 	udp->seen.closed_ns = bpf_ktime_get_ns();
+	if (__sync_lock_test_and_set(&udp->in_netns, 0))
+		netns_remove_socket(udp->seen.netns);
 	if (udp->has_row)
 		udp_emit(udp, udp->seen.closed_ns);
 }

@@ -25,6 +25,8 @@ struct udp_socket {
 	u64 sent_bytes;
 	u32 owners;  /* changes of owner so far, at most OWNERS_MOST */
 	u32 has_row; /* a row is written */
+	u32 in_netns; /* `walked_netns` counts it */
+	u32 pad;
 };
 
 struct {
@@ -163,8 +165,9 @@ static __always_inline void udp_on_message(struct udp_socket *udp, struct sock *
 	if (udp->has_row && !changed && place == udp->place)
 		return;
 	udp->place = place;
-	netns_note(sk);
 	udp->seen.netns = netns_of(sk);
+	if (!__sync_lock_test_and_set(&udp->in_netns, 1))
+		netns_add_socket(udp->seen.netns);
 	read_addr(udp->seen.local_addr, sk, true);
 	read_addr(udp->seen.remote_addr, sk, false);
 	udp->seen.local_port = sk->__sk_common.skc_num;

@@ -6,7 +6,7 @@ use probe::clock::monotonic_ns;
 use probe::hooks::{self, FollowCounts, Hooks};
 use probe::{itt, nic, usdt};
 use table::RowSet;
-use table::manifest::{Line, Loss, SocketKind, UsdtProbe};
+use table::manifest::{Coverage, Line, Loss, SocketKind, UsdtProbe};
 
 use super::Session;
 use super::outcome::Outcome;
@@ -54,6 +54,7 @@ impl Session<'_> {
         self.detach()?;
         let (totals, usdt) = self.end_probes()?;
         let followed = self.put_follow_coverage();
+        self.put_netns_coverage();
         let sockets = self.sockets()?;
         let ended_ns = monotonic_ns();
         let cost = self.overhead.cost(ended_ns);
@@ -135,6 +136,15 @@ impl Session<'_> {
         let counts = self.hooks()?.follow_counts()?;
         self.sink.pipeline.put_coverage(counts.coverage());
         Some(counts)
+    }
+
+    /// Writes the coverage lines of network namespaces that walks did not reach.
+    fn put_netns_coverage(&mut self) {
+        let lines = self.hooks().map(|hooks| hooks.unreached_netns().collect());
+        let lines: Vec<Coverage> = lines.unwrap_or_default();
+        for line in lines {
+            self.sink.pipeline.put_coverage(line);
+        }
     }
 
     /// Returns the number of sockets that recorded processes had, by kind.
