@@ -1,10 +1,10 @@
 //! The gaps of what an agent sees, so that an empty table is not taken for a healthy host. In: hooks
 //! that are off, the agent's pid namespace, and the kernel's own list of sockets. Out: text.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::fs;
 
-use probe::hooks::Hooks;
+use probe::hooks::{Hooks, MPTCP_SOCKETS};
 use probe::processes::{self, SilentRuntime};
 use table::manifest::{Coverage, ProbeState};
 
@@ -22,13 +22,15 @@ pub(super) struct CoverageGaps {
     now: Vec<String>,
     /// Connections that the kernel listed at the last check, by the inode of their sockets.
     listed: HashSet<String>,
+    /// Network namespaces with watched connections that the last walk did not enter, by inode number.
+    unentered: BTreeSet<u32>,
 }
 
 impl CoverageGaps {
-    /// Returns which probes are missing, and why.
+    /// Returns which probes are missing, and why, after the first walk.
     pub(super) fn from_hooks(hooks: &Hooks<'_>) -> Self {
         let mut gaps = texts_of_off_probes(hooks.coverage());
-        gaps.extend(hooks.unreached_netns().filter_map(text_of_limits));
+        gaps.extend(hooks.netns_limits().filter_map(text_of_limit));
         if !processes::sees_all() {
             gaps.push(
                 "who owns a connection, except for a name: the agent runs in a pid namespace of its own\nhint: \
@@ -40,6 +42,7 @@ impl CoverageGaps {
             now: gaps.clone(),
             lasting: gaps,
             listed: established(),
+            unentered: hooks.unentered_netns(),
         }
     }
 
@@ -49,9 +52,15 @@ impl CoverageGaps {
     }
 
     /// Checks coverage again, while `watched` connections are watched. One that the kernel listed
-    /// at the last check and still does should be among them.
+    /// at the last check and still does should be among them. The last walk did not enter namespaces `unentered`: a gap
+    /// if that was so at the last check, too, for one that ends may have a connection that still closes.
     /// `silent` was asked in vain for labels of pods.
-    pub(super) fn check(&mut self, watched: usize, silent: Option<&SilentRuntime>) {
+    pub(super) fn check(
+        &mut self,
+        watched: usize,
+        unentered: BTreeSet<u32>,
+        silent: Option<&SilentRuntime>,
+    ) {
         self.now.clone_from(&self.lasting);
         self.now.extend(silent.map(|it| {
             format!(
@@ -59,6 +68,14 @@ impl CoverageGaps {
                 hint: `crictl pods` asks the same"
             )
         }));
+        let lasting = unentered.intersection(&self.unentered).count();
+        if lasting > 0 {
+            self.now.push(format!(
+                "connections of other network namespaces ({lasting}) before they close\n\
+                hint: run the agent in the pid namespace of the host, with CAP_SYS_PTRACE"
+            ));
+        }
+        self.unentered = unentered;
         let listed = if watched == 0 {
             established()
         } else {
@@ -76,12 +93,16 @@ impl CoverageGaps {
 }
 
 /// Returns what is seen of other network namespaces, and why not all is, as text.
-fn text_of_limits(coverage: Coverage) -> Option<String> {
+fn text_of_limit(coverage: Coverage) -> Option<String> {
     let ProbeState::Fallback { which, why } = coverage.state else {
         return None;
     };
+    let what = match coverage.probe.as_str() {
+        MPTCP_SOCKETS => "MPTCP connections of all network namespaces",
+        _ => "all network namespaces",
+    };
     Some(format!(
-        "all network namespaces ({why}): only {which}\nhint: run the agent with CAP_SYS_ADMIN"
+        "{what}: {why}. It sees only {which}\nhint: run the agent with CAP_SYS_ADMIN"
     ))
 }
 
@@ -129,12 +150,40 @@ mod tests {
         let address = listener.local_addr().expect("an address");
         let _stream = TcpStream::connect(address).expect("a connection");
         let mut gaps = CoverageGaps::default();
-        gaps.check(0, None);
+        let check = |gaps: &mut CoverageGaps, watched| gaps.check(watched, BTreeSet::new(), None);
+        check(&mut gaps, 0);
         assert_eq!(gaps.current(), [""; 0], "it may have come just now");
-        gaps.check(0, None);
+        check(&mut gaps, 0);
         assert!(gaps.current()[0].contains("/proc/net/tcp"), "{gaps:?}");
-        gaps.check(1, None);
+        check(&mut gaps, 1);
         assert_eq!(gaps.current(), [""; 0]);
+    }
+
+    #[test]
+    fn namespace_that_walks_miss_twice_is_a_gap() {
+        let mut gaps = CoverageGaps::default();
+        let mut texts = |missed: &[u32]| {
+            gaps.check(1, missed.iter().copied().collect(), None);
+            gaps.current().join(", ")
+        };
+        assert_eq!(texts(&[7]), "");
+        assert_eq!(texts(&[11]), "", "another one");
+        let expected = "connections of other network namespaces (1) before they close\nhint: ";
+        assert!(texts(&[7, 11]).starts_with(expected));
+        assert_eq!(texts(&[]), "");
+    }
+
+    #[test]
+    fn each_limit_names_its_probe() {
+        let text = |probe: &str| {
+            let (which, why) = ("some".to_owned(), "no right".to_owned());
+            let state = ProbeState::Fallback { which, why };
+            let probe = probe.to_owned();
+            text_of_limit(Coverage { probe, state }).expect("a text")
+        };
+        let rest = "all network namespaces: no right. It sees only some\nhint: run the agent with CAP_SYS_ADMIN";
+        assert_eq!(text("tcp_stats.other_netns"), rest);
+        assert_eq!(text(MPTCP_SOCKETS), format!("MPTCP connections of {rest}"));
     }
 
     #[test]
@@ -144,11 +193,11 @@ mod tests {
             socket: "/run/containerd/containerd.sock".into(),
             silence: Silence::NoAnswer,
         };
-        gaps.check(1, Some(&silent));
+        gaps.check(1, BTreeSet::new(), Some(&silent));
         let expected = "the workloads of some pods: /run/containerd/containerd.sock does not answer. Of these, only \
             Deployments are known, by the names of pods\nhint: `crictl pods` asks the same";
         assert_eq!(gaps.current(), [expected]);
-        gaps.check(1, None);
+        gaps.check(1, BTreeSet::new(), None);
         assert_eq!(gaps.current(), [""; 0]);
     }
 

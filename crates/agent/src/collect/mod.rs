@@ -131,13 +131,14 @@ impl<'a> ConnectionWatcher<'a> {
             capture: Collector::new(hooks, WalkShare::AGENT)?,
             sink,
             random: Random::new(facts.now_ns ^ u64::from(std::process::id())),
-            gaps: CoverageGaps::from_hooks(hooks),
+            gaps: CoverageGaps::default(),
             next: Due::default(),
             facts,
         };
         hooks.walk()?;
         watcher.capture.drain_all(&mut watcher.sink);
         watcher.walk(WalkOf::Every)?;
+        watcher.gaps = CoverageGaps::from_hooks(hooks);
         // what it took to begin is not what it takes to go on
         let began_ns = monotonic_ns();
         watcher.sink.meter.cpu_share(began_ns);
@@ -259,7 +260,9 @@ impl<'a> ConnectionWatcher<'a> {
         }
         let watched = &self.sink.watched;
         let silent = watched.owners.silent_runtime();
-        self.gaps.check(watched.live.len(), silent.as_ref());
+        let unentered = self.capture.hooks().unentered_netns();
+        self.gaps
+            .check(watched.live.len(), unentered, silent.as_ref());
         let coverage = self.coverage(length_ns, &cost);
         Ok(self.sink.end_interval(end, now, coverage))
     }
