@@ -160,10 +160,12 @@ const MAX_STALL: f64 = 0.01;
 /// Faults without a kept recording: it would be too large, or is judged rightly only on a machine that does nothing else.
 /// `make accuracy` plays them.
 const NOT_KEPT: &[&str] = &[
+    "accept_failed",
     "blocked_event_loop",
     "busy_workers",
     "computes",
     "connection_churn",
+    "cork_delay",
     "cpu_quota",
     "disk_wait",
     "dns_slow",
@@ -176,6 +178,7 @@ const NOT_KEPT: &[&str] = &[
     "reset_by_peer",
     "reset_by_us",
     "serial_round_trips",
+    "slow_start_after_idle",
     "small_io",
     "timer_wait",
     "uneven_workers",

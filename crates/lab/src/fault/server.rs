@@ -130,7 +130,8 @@ pub(super) fn process_pause(variant: Variant, dice: &mut SeededDice) -> Scene {
 /// Plants a server with descriptors for half of the connections at first; the twin has enough.
 pub(super) fn accept_failed(variant: Variant, dice: &mut SeededDice) -> Scene {
     let connections = dice.between(4, 8);
-    let shortage_us = dice.between(2_500_000, 4_000_000);
+    // descriptors are read once a second, and two readings make a duration
+    let shortage_us = dice.between(5_000_000, 7_000_000);
     let rounds = dice.between(20, 30);
     let shortage = match variant {
         Variant::Healthy => String::new(),
