@@ -23,8 +23,8 @@ struct udp_socket {
 	u64 place; /* its addresses, in short */
 	u64 received_bytes;
 	u64 sent_bytes;
-	u32 owners;  /* changes of owner so far, at most OWNERS_MOST */
-	u32 has_row; /* a row is written */
+	u32 owners;   /* changes of owner so far, at most OWNERS_MOST */
+	u32 has_row;  /* a row is written */
 	u32 in_netns; /* `walked_netns` counts it */
 	u32 pad;
 };
