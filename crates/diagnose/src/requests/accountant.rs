@@ -89,6 +89,7 @@ fn serving_context(
         begin_ns: peer.begin_ns.max(since_ns),
         home: (peer.request_thread, peer.requested_ns),
         served: None,
+        is_of_peer: true,
         turn: ClientTurn::None,
     };
     Some((serving, about))
@@ -123,6 +124,7 @@ impl Accountant {
             begin_ns: exchange.begin_ns,
             home: (exchange.request_thread, exchange.requested_ns),
             served: exchange.asked_for,
+            is_of_peer: false,
             turn: ClientTurn::None,
         };
         let is_first = exchange.response.is_none();
@@ -257,7 +259,13 @@ impl Accountant {
         finder.walk(&sending, last, first_ns, &mut self.trail);
         let thread = exchange.first_thread;
         if context.side == Side::Server {
-            return self.account_unread(finder, &asking, thread);
+            // before it came, the server may have greeted its client
+            let unread = PathContext {
+                begin_ns: exchange.asked_ns.max(begin_ns),
+                ..asking
+            };
+            self.account_unread(finder, &unread, thread);
+            return finder.walk(&asking, thread, begin_ns, &mut self.trail);
         }
         let endpoint = finder.endpoints.get(context.own);
         let opened = endpoint.connect_ns.zip(endpoint.opened_ns);

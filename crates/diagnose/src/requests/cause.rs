@@ -46,11 +46,13 @@ impl PathFinder<'_> {
             }
             KernelPurpose::Output | KernelPurpose::Sync | KernelPurpose::Unknown => {}
         }
-        let is_own = match wait.target {
-            Target::Connection(it) => it == context.own || Some(it) == context.peer,
+        let is_answering = match wait.target {
+            Target::Connection(it) => {
+                it == context.own || Some(it) == context.peer || self.endpoints.get(it).has_response
+            }
             Target::Socket | Target::None => false,
         };
-        if wait.is_output && !is_own && self.followed_thread(thread, wait).is_none() {
+        if wait.is_output && !is_answering && self.followed_thread(thread, wait).is_none() {
             return Cause::Part(RequestPart::Output, self.describe_wait(wait));
         }
         match wait.target {

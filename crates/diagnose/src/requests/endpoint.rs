@@ -45,6 +45,8 @@ pub struct Endpoint {
     pub errno: Option<i32>,
     /// Whether both ends have one address, or those of loopback: there is no path between.
     pub is_within_host: bool,
+    /// A response was moved: a connection to a log has none.
+    pub has_response: bool,
     /// Smallest round-trip time of any sample, ns; `None`: no sample has one.
     pub min_rtt_ns: Option<u64>,
     /// Whether the filter means it.
@@ -83,6 +85,7 @@ impl Endpoint {
             closed_ns: None,
             errno: None,
             is_within_host: true,
+            has_response: false,
             min_rtt_ns: None,
             is_wanted: true,
             handshake_ns: 0,

@@ -179,12 +179,26 @@ impl RequestTable {
             true => turns.tracker.take_finished(handshake_ns),
             false => None,
         };
+        self.note_other_asker(id, &mut turns, call);
         match turns.tracker.add(call) {
             TurnChange::None => {}
             TurnChange::Begun(over) => self.begin(id, &mut turns, (over, finished), call),
             TurnChange::Answered => self.take_answer(id, &mut turns, call),
         }
         self.turns[id.index()] = Some(turns);
+    }
+
+    /// Notes whether a loop sends on a connection for another request while one has no response there: requests share it, and
+    /// none waits for it.
+    fn note_other_asker(&self, id: EndpointId, turns: &mut Turns, call: &MovingCall) {
+        let is_client = self.endpoints.get(id).side == Side::Client;
+        let open = turns.tracker.open().filter(|open| open.response.is_none());
+        let asked_for = open.and_then(|open| open.asked_for);
+        if let Some(first) = asked_for.filter(|_| is_client && call.is_request) {
+            let time = (call.end_ns, false);
+            let asking = self.history.asking_endpoint(call.thread, time);
+            turns.is_shared |= asking.is_some_and(|asking| asking != first);
+        }
     }
 
     /// Skips a turn with bytes that arrived before the window.
@@ -219,7 +233,9 @@ impl RequestTable {
         }
         let before = over.as_deref().filter(|_| side == Side::Client);
         let is_same_thread = |before: &&Exchange| before.request_thread == call.thread;
+        let may_be_free = !turns.is_shared && !self.endpoints.get(id).is_udp;
         let of_loop = before.filter(|it| is_same_thread(it) && it.response.is_some());
+        let of_loop = of_loop.filter(|_| may_be_free);
         let read = of_loop.map(|before| (before.answered_ns, before.asked_for));
         let before = before.filter(|before| !is_same_thread(before));
         let pool = before.zip(turns.tracker.open()).and_then(|(before, open)| {
@@ -296,6 +312,7 @@ impl RequestTable {
             }
             open.add_response(call);
             turns.answered_ns = Some(call.end_ns);
+            self.endpoints.get_mut(id).has_response = true;
         }
         turns.tracker.counts.pushes += u64::from(is_unasked);
         if let Some(before) = turns.tracker.take_before() {

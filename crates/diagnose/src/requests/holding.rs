@@ -24,7 +24,7 @@ const HOLDERS_MOST: usize = 16;
 pub struct Holder {
     /// The thread.
     pub thread: ThreadId,
-    /// Its time meanwhile; empty: its waits are not recorded.
+    /// Its time meanwhile; unknown where its waits are not recorded.
     pub work: HolderWork,
 }
 
@@ -73,6 +73,8 @@ impl HolderFinder<'_> {
         let mut time = ThreadTime::default();
         let known = self.history.get(thread);
         if !known.has_waits {
+            let unknown_ns = end_ns.saturating_sub(begin_ns);
+            time.work.parts.add(RequestPart::Unknown, unknown_ns);
             return time;
         }
         let mut at_ns = end_ns;
@@ -122,6 +124,14 @@ impl HolderFinder<'_> {
         }
     }
 
+    /// Returns whether a wait was for a connection with responses: no log.
+    fn is_answering(&self, wait: &ThreadWait) -> bool {
+        match wait.target {
+            Target::Connection(it) => self.endpoints.get(it).has_response,
+            Target::Socket | Target::None => false,
+        }
+    }
+
     /// Returns the part that a holder's wait is.
     fn part(&self, wait: &ThreadWait) -> RequestPart {
         if let Some(part) = part_of_holder(wait) {
@@ -129,7 +139,7 @@ impl HolderFinder<'_> {
         }
         match (wait.kernel, wait.target, wait.object) {
             (KernelPurpose::Stopped | KernelPurpose::Frozen, ..) => RequestPart::Paused,
-            _ if wait.is_output => RequestPart::Output,
+            _ if wait.is_output && !self.is_answering(wait) => RequestPart::Output,
             (_, Target::Connection(it), _) => match self.endpoints.get(it).side {
                 Side::Server => RequestPart::Remote,
                 Side::Client => RequestPart::Upstream,

@@ -46,7 +46,7 @@ impl PathFinder<'_> {
         let before_ns = trail.ns(RequestPart::Timer);
         self.leave_task_sleep(context, &mut at, until_ns, trail);
         self.walk_on(context, &mut at, until_ns, trail);
-        trail.count_loop_pool(at.leave_pool(trail.at_ns()));
+        count_loop_pool(context, &mut at, trail);
         let slept_ns = trail.ns(RequestPart::Timer) - before_ns;
         match at.sleep {
             SleepEvidence::None => {}
@@ -77,7 +77,9 @@ impl PathFinder<'_> {
             };
             self.run(context, at, event.end_ns.max(until_ns), trail);
             self.leave_sleep(context, at, trail);
-            leave_pool(at, trail);
+            if at.pool.is_some_and(|place| trail.at_ns() <= place.since_ns) {
+                count_loop_pool(context, at, trail);
+            }
             at.events -= 1;
             if trail.at_ns() > until_ns {
                 self.pass_event(context, &event, until_ns, trail, at);
@@ -279,7 +281,7 @@ impl PathFinder<'_> {
             }
             return;
         }
-        trail.count_loop_pool(at.leave_pool(trail.at_ns()));
+        count_loop_pool(context, at, trail);
         at.has_read = false;
         at.next = NextCall::Own(end);
         (at.own_ns, at.due_ns) = (end_ns, None);
@@ -336,8 +338,7 @@ impl PathFinder<'_> {
             // It waited in another request's work.
             return self.account_work(context, at, (begin_ns, RequestPart::Unknown), trail);
         }
-        let pool = at.pool.as_mut().filter(|_| is_of_loop(wait.object));
-        let is_in_pool = pool.map(|pool| pool.has_waited = true).is_some();
+        let is_in_pool = is_of_loop(wait.object) && self.is_in_pool(at, wait);
         let cause = match self.wait_cause(context, at.thread, wait) {
             // whatever the loop waited for, the request waited for a connection
             _ if is_in_pool => Cause::Idle,
@@ -355,7 +356,7 @@ impl PathFinder<'_> {
             Cause::Part(part, about) => {
                 let about = match part {
                     RequestPart::Process | RequestPart::Output => {
-                        self.name_holder((at.thread, wait), begin_ns, (part, about), trail)
+                        self.name_holder(context, (at.thread, wait), begin_ns, (part, about), trail)
                     }
                     _ => about,
                 };
@@ -398,7 +399,11 @@ impl PathFinder<'_> {
             }
             Cause::Helper(other) if at.depth < DEPTH_MOST => {
                 let since_ns = match is_of_loop(wait.object) {
-                    true => self.busy_since_ns(other, begin_ns).max(until_ns),
+                    true => {
+                        let given_ns = self.given_ns(context, at).unwrap_or(until_ns);
+                        let busy_ns = self.busy_since_ns(other, begin_ns);
+                        busy_ns.max(given_ns).max(until_ns).min(begin_ns)
+                    }
                     false => begin_ns,
                 };
                 self.walk_in(context, other, since_ns, trail, at.depth + 1);
@@ -414,6 +419,7 @@ impl PathFinder<'_> {
     /// counts what that did meanwhile.
     fn name_holder(
         &self,
+        context: &PathContext,
         (thread, wait): (ThreadId, &ThreadWait),
         begin_ns: u64,
         (part, about): (RequestPart, StepSubject),
@@ -427,7 +433,10 @@ impl PathFinder<'_> {
             return about;
         };
         let holder = finder.find(thread, waker, (begin_ns, wait.woken_ns));
-        trail.count_holder(part, &holder.work);
+        // threads of the other end are judged there
+        if !context.is_of_peer && !self.is_of_peer(context, thread) {
+            trail.count_holder(part, &holder.work);
+        }
         StepSubject {
             waker: Some(holder.thread),
             ..about
@@ -450,19 +459,58 @@ impl PathFinder<'_> {
         }
     }
 
+    /// Returns whether the request waited for a connection during a wait of its loop. If another thread ended the wait of the
+    /// round in which it got one, it may have waited for that thread.
+    fn is_in_pool(&self, at: &mut Position, wait: &ThreadWait) -> bool {
+        let has_helper = self.followed_thread(at.thread, wait).is_some();
+        let Some(place) = &mut at.pool else {
+            return false;
+        };
+        if has_helper && !place.has_waited {
+            (at.pool, at.later) = (None, None);
+            return false;
+        }
+        place.has_waited = true;
+        true
+    }
+
+    /// Returns when the loop last worked for the request before a place: by then it can have given it away.
+    fn given_ns(&self, context: &PathContext, at: &Position) -> Option<u64> {
+        let own = self.history.get(at.thread);
+        let is_own = |served: EndpointId| context.is_own(served);
+        let numbers = (0..=at.events).rev().take(HOPS_LEAST as usize);
+        let events = numbers.filter_map(|number| own.event(number));
+        let mut times = events.filter_map(|event| match &event.kind {
+            ThreadEventKind::Call(call) => call.served.is_some_and(is_own).then_some(event.end_ns),
+            ThreadEventKind::Wait(wait) => {
+                let owner = event.owner.filter(|owner| is_own(owner.served));
+                owner.map(|_| wait.start_ns)
+            }
+            ThreadEventKind::Preemption(_) => None,
+        });
+        times.next()
+    }
+
     /// Returns since when a thread of a pool had work, at a time: it did not wait for more. What it did before the work for a
     /// request, that request waited for.
     fn busy_since_ns(&self, thread: ThreadId, ns: u64) -> u64 {
         let own = self.history.get(thread);
-        let numbers = (0..own.event_count_until(ns)).rev();
-        let events = numbers.take(HOPS_LEAST as usize);
+        let is_idle = |event: &ThreadEvent| match &event.kind {
+            ThreadEventKind::Wait(wait) => {
+                let is_queue = is_of_loop(wait.object) || wait.object == WaitObject::Futex;
+                is_queue && wait.purpose != StackPurpose::Mutex && wait.start_ns < ns
+            }
+            ThreadEventKind::Call(_) | ThreadEventKind::Preemption(_) => false,
+        };
+        let count = own.event_count_until(ns);
+        if own.event(count).is_some_and(is_idle) {
+            return ns;
+        }
+        let events = (0..count).rev().take(HOPS_LEAST as usize);
         let mut known_ns = ns;
         for event in events.filter_map(|number| own.event(number)) {
             known_ns = event.end_ns;
-            if let ThreadEventKind::Wait(wait) = &event.kind
-                && (is_of_loop(wait.object) || wait.object == WaitObject::Futex)
-                && wait.purpose != StackPurpose::Mutex
-            {
+            if is_idle(event) {
                 break;
             }
         }
@@ -537,10 +585,8 @@ impl PathFinder<'_> {
     }
 }
 
-/// Ends the wait of a request for a connection, if it began by now.
-fn leave_pool(at: &mut Position, trail: &mut Trail) {
-    let ns = trail.at_ns();
-    if at.pool.is_some_and(|place| ns <= place.since_ns) {
-        trail.count_loop_pool(at.leave_pool(ns));
-    }
+/// Ends the wait of a request for a connection, if it is in one, and counts it.
+fn count_loop_pool(context: &PathContext, at: &mut Position, trail: &mut Trail) {
+    let wait = at.leave_pool(trail.at_ns());
+    trail.count_loop_pool(wait.filter(|_| !context.is_of_peer));
 }

@@ -33,6 +33,8 @@ pub struct PathContext {
     pub home: (ThreadId, u64),
     /// Of a client, the connection with the request that asked.
     pub served: Option<EndpointId>,
+    /// It is served by the other end: what its threads wait for is judged there.
+    pub(super) is_of_peer: bool,
     /// Its turn, as far as its sleeps may be its own pace.
     pub(super) turn: ClientTurn,
 }

@@ -397,6 +397,8 @@ pub(super) struct Turns {
     pub(super) judged: usize,
     /// When the last response ended.
     pub(super) answered_ns: Option<u64>,
+    /// Of a loop that asks: several requests have sent on it before a response.
+    pub(super) is_shared: bool,
     /// Until then stages are shared by those that are held.
     pub(super) shared_until_ns: u64,
 }
@@ -410,6 +412,7 @@ impl Turns {
             series: ConnectionSeries::default(),
             judged: 0,
             answered_ns: None,
+            is_shared: false,
             shared_until_ns: 0,
         }
     }

@@ -84,6 +84,9 @@ impl FailedConnectDigest {
 
     /// Returns whether a process tried in vain to connect to another loopback address with the port of this one.
     pub fn has_other_loopback(&self, pid: u32, address: &str) -> bool {
+        if !is_loopback(address) {
+            return false;
+        }
         let of_process = (pid, String::new())..(pid.saturating_add(1), String::new());
         let mut tried = self.attempts.range(of_process);
         tried.any(|((_, remote), _)| is_other_loopback(remote, address))

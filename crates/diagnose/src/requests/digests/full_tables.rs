@@ -13,7 +13,9 @@ use crate::waits::NameTable;
 /// Times at which a process had no free descriptor, and connections waited at one of its listening sockets.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FullTable {
-    /// Address of the socket.
+    /// The listening socket.
+    conn: u64,
+    /// Its address.
     pub local: String,
     /// How many descriptors the process may have.
     pub limit: u32,
@@ -27,6 +29,8 @@ pub struct FullTable {
     pub waited_ns: u64,
     /// Most connections that waited at a reading.
     pub most_waiting: u32,
+    /// Whether a descriptor was free at a reading.
+    pub has_room: bool,
     /// The last reading and how many waited, if it was such a one.
     last: Option<(u64, u32)>,
 }
@@ -34,6 +38,7 @@ pub struct FullTable {
 impl FullTable {
     /// Adds a reading of the socket for the process.
     fn add(&mut self, row: &Listener) {
+        self.has_room |= row.descriptors_full == Some(false);
         let is_full = row.descriptors_full == Some(true) && row.waiting > 0;
         if !is_full {
             self.last = None;
@@ -87,20 +92,21 @@ impl FullTableDigest {
         let table = self.tables.entry((pid, row.conn)).or_default();
         if table.local.is_empty() {
             table.local.clone_from(&row.local);
+            table.conn = row.conn;
         }
         table.add(row);
     }
 
-    /// Returns the processes that had no free descriptor, each with the socket at which most time was lost.
-    pub fn processes(&self) -> BTreeMap<u32, &FullTable> {
-        let mut processes: BTreeMap<u32, &FullTable> = BTreeMap::new();
-        for ((pid, _), table) in self.tables.iter().filter(|(_, it)| it.readings > 0) {
-            let most = processes.entry(*pid).or_insert(table);
-            if table.waited_ns > most.waited_ns {
-                *most = table;
-            }
-        }
-        processes
+    /// Returns the processes that had no free descriptor, with the sockets at which connections waited meanwhile.
+    pub fn tables(&self) -> impl Iterator<Item = (u32, &FullTable)> {
+        let full = self.tables.iter().filter(|(_, it)| it.readings > 0);
+        full.map(|((pid, _), table)| (*pid, table))
+    }
+
+    /// Returns whether another process, with a free descriptor, accepts at the same socket.
+    pub fn has_other_acceptor(&self, pid: u32, table: &FullTable) -> bool {
+        let mut others = self.tables.iter();
+        others.any(|((other, _), it)| *other != pid && it.conn == table.conn && it.has_room)
     }
 }
 
@@ -141,8 +147,8 @@ mod tests {
             reading(60, 1, true),
         ];
         readings.iter().for_each(|row| digest.add(row));
-        let found = digest.processes();
-        let table = found[&7];
+        let (pid, table) = digest.tables().next().expect("a full table");
+        assert_eq!((pid, table.has_room), (7, true));
         assert_eq!((table.readings, table.full_ns), (4, 20));
         assert_eq!(table.waited_ns, 10 * 3 + 10 * 4);
         assert_eq!((table.time, table.most_waiting), ((10, 60), 5));
@@ -153,6 +159,6 @@ mod tests {
         let mut digest = FullTableDigest::default();
         digest.add(&reading(10, 3, false));
         digest.add(&reading(20, 0, true));
-        assert!(digest.processes().is_empty());
+        assert_eq!(digest.tables().count(), 0);
     }
 }

@@ -1,5 +1,7 @@
 //! accept() fails: the process has no free descriptor (EMFILE), and connections wait in the accept queue.
 
+use std::net::SocketAddr;
+
 use super::rule::{
     ProgramVerdict, Remedy, RequestDoubt, RequestFinding, RequestRule, RequestVerdict,
 };
@@ -41,34 +43,43 @@ impl RequestRule for AcceptFailed {
             whole_ns: case.total_ns() + unknown_ns,
             ..RequestFinding::new(case)
         };
-        RequestVerdict::Fires(Box::new(finding(found, &who, table)))
+        RequestVerdict::Fires(Box::new(finding(case.evidence, found, (pid, table))))
     }
 
     fn check_programs(&self, evidence: &RequestEvidence<'_>) -> Vec<ProgramVerdict> {
         let services = evidence.services();
-        let has_requests = |pid: u32| {
-            let of_process =
-                |case: &&ServiceCase<'_>| full_table(case).is_some_and(|it| it.0 == pid);
-            services.iter().any(|case| of_process(&case))
+        let is_of = |pid: u32, table: &FullTable| {
+            let mut tables = services.iter().filter_map(full_table);
+            tables.any(|(known, it)| known == pid && it.local == table.local)
         };
-        let tables = evidence.digests.full_tables.processes().into_iter();
-        let tables = tables.filter(|(pid, _)| !has_requests(*pid));
+        let tables = evidence.digests.full_tables.tables();
+        let tables = tables.filter(|(pid, table)| !is_of(*pid, table));
         tables
             .map(|(pid, table)| verdict(evidence, pid, table))
             .collect()
     }
 }
 
-/// Returns the process of a service that had no free descriptor, and when.
+/// Returns the process of a service that had no free descriptor for its address, and when.
 fn full_table<'a>(case: &ServiceCase<'a>) -> Option<(u32, &'a FullTable)> {
     if !case.is_server() {
         return None;
     }
-    let tables = case.evidence.digests.full_tables.processes();
-    let own = case
-        .pids()
-        .filter_map(|pid| Some((pid, *tables.get(&pid)?)));
+    let pids: Vec<u32> = case.pids().collect();
+    let tables = case.evidence.digests.full_tables.tables();
+    let own = tables
+        .filter(|(pid, table)| pids.contains(pid) && has_address(&table.local, &case.key.address));
     own.max_by_key(|(_, table)| table.waited_ns)
+}
+
+/// Returns whether a socket that listens at one address accepts connections to another.
+fn has_address(listens: &str, address: &str) -> bool {
+    let parse = |it: &str| it.parse::<SocketAddr>().ok();
+    let (Some(listens), Some(address)) = (parse(listens), parse(address)) else {
+        return listens == address;
+    };
+    let is_same = listens.ip().to_canonical() == address.ip().to_canonical();
+    listens.port() == address.port() && (is_same || listens.ip().is_unspecified())
 }
 
 /// Judges a process without a request that was answered.
@@ -94,7 +105,7 @@ fn verdict(evidence: &RequestEvidence<'_>, pid: u32, table: &FullTable) -> Progr
                 direction: Some(DataDirection::Receiving),
                 ..RequestFinding::without_harm()
             };
-            RequestVerdict::Fires(Box::new(finding(found, &who, table)))
+            RequestVerdict::Fires(Box::new(finding(evidence, found, (pid, table))))
         }
     };
     ProgramVerdict {
@@ -118,13 +129,19 @@ fn make_doubt(who: &str, table: &FullTable, concerned_ns: u64) -> RequestDoubt {
         facts: table_facts(table),
         why: "One reading does not show how long accept() failed.",
         would_help: vec![
-            "Record for longer: whylat reads the descriptors once a second.".to_owned(),
+            "Record for longer: whylat reads the descriptors once a second at most.".to_owned(),
         ],
     }
 }
 
 /// Completes the finding of a process without a free descriptor.
-fn finding(found: RequestFinding, who: &str, table: &FullTable) -> RequestFinding {
+fn finding(
+    evidence: &RequestEvidence<'_>,
+    found: RequestFinding,
+    (pid, table): (u32, &FullTable),
+) -> RequestFinding {
+    let who = evidence.names().process(pid).title();
+    let has_other = evidence.digests.full_tables.has_other_acceptor(pid, table);
     RequestFinding {
         remedy: Remedy::Avoidable,
         headline: format!(
@@ -139,13 +156,19 @@ fn finding(found: RequestFinding, who: &str, table: &FullTable) -> RequestFindin
         ),
         facts: table_facts(table),
         could_not_see: vec![
-            "The calls of accept(): whylat reads the descriptors and the accept queue once a second.".to_owned(),
+            "The calls of accept(): whylat reads the descriptors and the accept queue once a second at most.".to_owned(),
             "Which files and connections have the descriptors: `ls -l /proc/PID/fd`, `ss -tnp`.".to_owned(),
         ],
         advice: make_advice(FIXES),
-        confidence: Confidence {
-            level: ConfidenceLevel::High,
-            because: "the kernel gives no descriptor above the limit, and accept() needs one".to_owned(),
+        confidence: match has_other {
+            false => Confidence {
+                level: ConfidenceLevel::High,
+                because: "the kernel gives no descriptor above the limit, and accept() needs one".to_owned(),
+            },
+            true => Confidence {
+                level: ConfidenceLevel::Medium,
+                because: "another process with free descriptors accepts at this address, too".to_owned(),
+            },
         },
         ..found
     }

@@ -7,7 +7,6 @@ use super::shared::{
 use crate::report::{Confidence, ConfidenceLevel, RuleId};
 use crate::requests::RequestPart;
 use crate::requests::case::ServiceCase;
-use crate::requests::id::EndpointId;
 use crate::units::{count, duration, percent, quantity, ratio_of};
 
 /// The rule `pool_wait`.
@@ -28,7 +27,11 @@ impl RequestRule for PoolWait {
     fn check(&self, case: &ServiceCase<'_>) -> RequestVerdict {
         let series = &case.digest.series;
         if let Some(endpoint) = case.digest.loop_pool.endpoint {
-            return RequestVerdict::Fires(Box::new(make_loop_finding(case, endpoint)));
+            let asked = case.evidence.service_of(endpoint);
+            return match asked.digest.series.connections {
+                0 => RequestVerdict::Quiet,
+                _ => RequestVerdict::Fires(Box::new(make_loop_finding(case, &asked))),
+            };
         }
         match case.digest.pool.ns {
             0 => unseen_verdict(case),
@@ -103,9 +106,8 @@ fn finding(case: &ServiceCase<'_>) -> RequestFinding {
 }
 
 /// Makes the finding: requests that an event loop had read waited for a free connection to another server.
-fn make_loop_finding(case: &ServiceCase<'_>, endpoint: EndpointId) -> RequestFinding {
+fn make_loop_finding(case: &ServiceCase<'_>, asked: &ServiceCase<'_>) -> RequestFinding {
     let pool = &case.digest.loop_pool;
-    let asked = case.evidence.service_of(endpoint);
     let connections = asked.digest.series.connections;
     let mut facts = duration_facts(case);
     facts.extend([
@@ -120,7 +122,7 @@ fn make_loop_finding(case: &ServiceCase<'_>, endpoint: EndpointId) -> RequestFin
         number("connections", connections, "connection(s)"),
         share_fact(
             "busy",
-            busy_share(&asked),
+            busy_share(asked),
             "of the time the connections had a request",
         ),
     ]);

@@ -575,8 +575,50 @@ fn a_request_waits_for_what_a_thread_of_a_pool_did_before() {
     rows.read(2, 20, 20);
     rows.send(1, 61);
     rows.send(2, 111);
-    let timer = (RequestPart::Timer, 90);
+    let timer = (RequestPart::Timer, 89);
     assert!(rows.parts_ms(2).contains(&timer), "{:?}", rows.parts_ms(2));
-    let timer = (RequestPart::Timer, 49);
+    let timer = (RequestPart::Timer, 48);
     assert!(rows.parts_ms(1).contains(&timer), "{:?}", rows.parts_ms(1));
+}
+
+/// The thread of the pool is idle until the loop gives it the request, just before it waits.
+#[test]
+fn a_thread_that_was_idle_had_no_other_work() {
+    let mut rows = event_loop();
+    rows.epoll(0, 10, Some(1));
+    rows.read(1, 10, 10);
+    rows.read(2, 10, 11);
+    rows.send(2, 59);
+    let idle = (12 * MS, 61 * MS, 61 * MS);
+    rows.waits
+        .push(woken_by(wait(71, idle, WaitObject::Futex, None), 70));
+    let done = wait(70, (60 * MS, 100 * MS, 100 * MS), WaitObject::Epoll, None);
+    let slept = (61 * MS, 99 * MS, 99 * MS);
+    rows.waits.push(wait(71, slept, WaitObject::Sleep, None));
+    rows.waits.push(woken_by(done, 71));
+    rows.send(1, 101);
+    let parts = rows.parts_ms(1);
+    assert!(parts.contains(&(RequestPart::Timer, 38)), "{parts:?}");
+    let queued = parts.iter().find(|it| it.0 == RequestPart::Queued);
+    assert!(queued.is_some_and(|it| it.1 >= 47), "{parts:?}");
+}
+
+/// Client 2 sends on the connection before client 1 has its response: they share it.
+#[test]
+fn requests_that_share_a_connection_wait_for_none() {
+    let mut rows = event_loop();
+    rows.epoll(0, 10, Some(1));
+    rows.read(1, 10, 10);
+    rows.send(11, 11);
+    rows.epoll(11, 20, Some(2));
+    rows.read(2, 20, 20);
+    rows.send(11, 21);
+    rows.epoll(22, 60, Some(11));
+    rows.read(11, 60, 60);
+    rows.send(1, 61);
+    rows.send(11, 62);
+    rows.epoll(62, 112, Some(11));
+    rows.read(11, 112, 112);
+    rows.send(2, 113);
+    assert_eq!(loop_pool(&rows).requests, 0);
 }
