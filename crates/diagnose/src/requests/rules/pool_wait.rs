@@ -2,7 +2,7 @@
 
 use super::rule::{Remedy, RequestDoubt, RequestFinding, RequestRule, RequestVerdict};
 use super::shared::{
-    direct_confidence, duration_facts, make_advice, number, share_fact, time_fact,
+    EXPLAINS_LEAST, direct_confidence, duration_facts, make_advice, number, share_fact, time_fact,
 };
 use crate::report::{Confidence, ConfidenceLevel, RuleId};
 use crate::requests::RequestPart;
@@ -28,9 +28,12 @@ impl RequestRule for PoolWait {
         let series = &case.digest.series;
         if let Some(endpoint) = case.digest.loop_pool.endpoint {
             let asked = case.evidence.service_of(endpoint);
-            return match asked.digest.series.connections {
-                0 => RequestVerdict::Quiet,
-                _ => RequestVerdict::Fires(Box::new(make_loop_finding(case, &asked))),
+            // a loop may take a connection that was just given back, though others are free
+            let share = ratio_of(case.digest.loop_pool.ns, case.total_ns());
+            let is_small = share < EXPLAINS_LEAST || asked.digest.series.connections == 0;
+            return match is_small {
+                true => RequestVerdict::Quiet,
+                false => RequestVerdict::Fires(Box::new(make_loop_finding(case, &asked))),
             };
         }
         match case.digest.pool.ns {
