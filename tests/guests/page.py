@@ -7,18 +7,21 @@ HEAD = """# Kernels
 whylat asks each kernel what it has, and loads what it lets load. A probe is on, uses another method, or is off. The
 kernel's functions decide this, never its version. `whylat doctor` says which; every recording says it, too.
 
-This is its output on Debian's kernels for virtual machines, of x86-64 and of AArch64. There, `make kernels` also
-recorded three cases at every detail. A client stalls on Nagle's algorithm. A path drops everything for a second.
-Loopback does so for two. The counts had to be exact, and the causes found. Polls do not show the cause of these
-stalls: detail `stats` had to say so, and what would show it. Where programs do not load (5.10), every report had to name each missing probe, why, and
-the fix. Counts that need programs had to be absent. The kernel itself counts segments that were retransmitted on
-loopback. The report had to say that a timer may have sent them, and what would show it.
+The table has the output of `whylat doctor` on Debian's kernels for virtual machines, of x86-64 and of AArch64.
+`make kernels` boots them in emulated guests and writes this page. On each kernel it also checks recordings:
 
-On a path with a delay by netem, round trips had to be as long. The number of calls had to be that of a kprobe.
-A thread that waits in three chains of functions had to have three stacks, with the functions of each. Functions that the
-kernel's own tracer (function_graph) saw had to be the causes of the messages that they delayed.
-`make kernels` does all this in emulated guests and writes this page. In one more guest, with network adapters that
-have timestamps, it checks the timestamps of messages (`messages.nic`, docs/messages.md).
+* Three stalls at every detail. A client stalls on Nagle's algorithm. A path drops everything for a second, and loopback
+  for two. Counts must be exact, and reports must name the causes. Polls do not show these causes, so detail
+  `stats` must say that, and what would show them.
+* BPF programs do not load on 5.10. Every report must name each missing probe, the reason and the fix. Counts that need
+  programs must be absent. The kernel itself counts the segments that it retransmits on loopback. The report must say that
+  a timer may have sent them, and what would show it.
+* netem delays a path: round trips must be as long. The number of calls must be that of a kprobe.
+* A thread waits in three chains of functions: it must have three stacks, with the functions of each.
+* The kernel's own tracer (function_graph) sees functions: these must be the causes of the messages that they delayed.
+
+One more guest has network adapters with timestamps. There, `make kernels` checks the timestamps of messages
+(`messages.nic`, [messages.md](messages.md)).
 
 """
 
