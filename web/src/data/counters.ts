@@ -13,6 +13,7 @@ export interface Counter {
   values: Float64Array;
 }
 
+/** Returns the counters of a recording, each with its values over time. */
 export function countersOf(side: Side): Counter[] {
   const table = side.table("counters");
   const times = table.numbers("time_ns");

@@ -39,6 +39,7 @@ export function causeName(cause: Pick<Cause, "rule" | "what">): string {
   return cause.what;
 }
 
+/** Returns the messages of a recording: received ones, then sent ones. */
 export function messagesOf(side: Side): Messages {
   const received = side.table("received_messages");
   const sent = side.table("sent_messages");

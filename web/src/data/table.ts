@@ -102,6 +102,7 @@ function reals(bytes: Uint8Array, rows: number): Float64Array {
   return cells;
 }
 
+/** Decodes one number a row: seven bits a byte, the low ones first. */
 function varints(bytes: Uint8Array, rows: number): Uint32Array {
   const cells = new Uint32Array(rows);
   let at = 0;

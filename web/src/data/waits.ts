@@ -37,6 +37,7 @@ export function objectTitle(identity: Identity): string {
   return identity.process ? `${processTitle(identity.process)} ${identity.name}` : identity.name;
 }
 
+/** Returns the waits of a recording, by row. */
 export function waitsOf(side: Side): Waits {
   const table = side.table("waits");
   const [begin, end, woken] = [table.numbers("start_ns"), table.numbers("end_ns"), table.numbers("woken_ns")];

@@ -8,6 +8,7 @@ import { colourOf } from "../theme/palette";
 import type { Site } from "./page";
 import { cores, queueing } from "./queueing";
 
+/** Returns the panel of causes of slow messages of a program. */
 export function causesPanel(site: Site, group: TailGroup): HTMLElement {
   const who = group.application ?? "an unknown process";
   const tail = site.side.tail?.tail ?? "";
@@ -32,6 +33,7 @@ export function causesPanel(site: Site, group: TailGroup): HTMLElement {
   );
 }
 
+/** Returns the table of causes, the most frequent first. */
 function causeTable(site: Site, causes: Cause[]): HTMLElement {
   const box = boxAxis(causes.map((cause) => cause.deviation_ns));
   const picked = site.state.selection.find((term) => term.by === "cause")?.value;
@@ -68,6 +70,7 @@ function causeTable(site: Site, causes: Cause[]): HTMLElement {
   );
 }
 
+/** Returns the rows of one cause. */
 function causeRows(
   site: Site,
   cause: Cause,

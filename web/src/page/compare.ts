@@ -25,6 +25,7 @@ export const comparePage: Page = (site) => {
   ];
 };
 
+/** Returns the panel with the answer of one recording. */
 function answer(site: Site, side: Side, letter: string): HTMLElement {
   const index = site.book.sides.indexOf(side);
   const findings = side.report.findings
@@ -105,6 +106,7 @@ function total(report: Report, of: (connection: Connection) => number | null | u
   return known.length > 0 ? known.reduce((sum, value) => sum + value, 0) : NaN;
 }
 
+/** Returns the table of numbers of both recordings. */
 function numbersPanel(before: Side, after: Side): HTMLElement {
   const both = (of: (side: Side) => number): [number, number] => [of(before), of(after)];
   const sum = (name: string) => both((side) => total(side.report, (it) => it.totals[name]));
@@ -181,6 +183,7 @@ function difference(row: Row): HTMLElement | string {
   return el(b < a === row.less ? "span.better" : "span.worse", {}, text);
 }
 
+/** Returns the shares of stages of all connections of one recording. */
 function stages(site: Site, side: Side, letter: string): HTMLElement {
   const sums = new Map<string, number>();
   let all = 0;
@@ -215,6 +218,7 @@ function sorted(side: Side, sent: number): Float64Array {
   return values.sort();
 }
 
+/** Returns the distributions of latencies of both recordings, by direction. */
 function latencies(before: Side, after: Side): HTMLElement[] {
   const directions: [string, number][] = [
     ["received", 0],

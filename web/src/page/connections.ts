@@ -56,6 +56,7 @@ function isShown(site: Site, connection: Connection): boolean {
   return passes(site.state.filters, facts, 0);
 }
 
+/** Returns the table of connections. */
 function table(site: Site, rows: Connection[], picked: Connection | undefined): HTMLElement {
   const total = (name: string) => (it: Connection) => it.totals[name] ?? NaN;
   const reading = (name: string) => (it: Connection) => Number(it.tcp[name] ?? NaN);
@@ -115,6 +116,7 @@ function stageCell(site: Site, connection: Connection): HTMLElement | string {
   return connection.not_judged ?? (connection.sent_nothing ? "sent nothing" : "not judged");
 }
 
+/** Returns the panel of the selected connection. */
 function connectionPanel(site: Site, connection: Connection): HTMLElement {
   const shares = stageShares(connection.stages, site.book.stages);
   const id = String(connection.id);
@@ -146,6 +148,7 @@ function connectionPanel(site: Site, connection: Connection): HTMLElement {
   );
 }
 
+/** Returns buttons that lead to other pages about a connection. */
 function elsewhere(site: Site, connection: Connection): Node[] {
   const term = { by: "conn" as const, value: String(connection.id) };
   const peer = site.side.report.connections.find((it) => it.id === connection.peer);
@@ -170,6 +173,7 @@ function elsewhere(site: Site, connection: Connection): Node[] {
   return out;
 }
 
+/** Returns the settings of a connection in words. */
 function settings(connection: Connection): string {
   const { tcp } = connection;
   // A connection that was open before the recording is older than the recorded time.
@@ -217,6 +221,7 @@ function sampleRows(side: Side): Map<string, number[]> {
   return out;
 }
 
+/** Returns the plots of readings of a connection. */
 function readings(site: Site, id: string, range: () => [number, number]): HTMLElement[] {
   const table = site.side.table("tcp_samples");
   const rows = site.side.once(sampleRows).get(id) ?? [];

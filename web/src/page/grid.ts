@@ -28,6 +28,7 @@ export interface Grid<T> {
   sorted?: number;
 }
 
+/** Returns a table that sorts by the column that the user selects. */
 export function grid<T>(options: Grid<T>): HTMLElement {
   let [sorted, down, most, text] = [options.sorted ?? -1, true, DRAWN, ""];
   const place = el("div.scroll", { role: "region", "aria-label": options.label, tabindex: "0" });
@@ -84,6 +85,7 @@ function headCell<T>(column: Column<T>, down: boolean | null, sort: () => void):
   return el(column.number ? "th.number" : "th", { scope: "col", "aria-sort": order }, inner);
 }
 
+/** Returns one row of a table. */
 function bodyRow<T>(options: Grid<T>, row: T): HTMLElement {
   const { pick } = options;
   const isPicked = options.isPicked?.(row) ?? false;

@@ -16,6 +16,7 @@ const KEYS: [string[], string][] = [
   [["?"], "This help"],
 ];
 
+/** Returns the dialog with keys and gestures. */
 export function helpDialog(): HTMLDialogElement {
   const entries = KEYS.flatMap(([keys, text]) => [
     el("dt", {}, ...keys.flatMap((key) => (key === "–" ? [" – "] : [el("kbd", {}, key), " "]))),

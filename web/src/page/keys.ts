@@ -12,6 +12,7 @@ export interface Keys {
 /** Keys that plots know themselves. */
 const OF_PLOTS = new Set(["w", "a", "s", "d", "0"]);
 
+/** Handles the keys of the whole page. */
 export function listen(keys: Keys): void {
   addEventListener("keydown", (event) => {
     const target = event.target as HTMLElement;

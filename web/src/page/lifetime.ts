@@ -102,6 +102,7 @@ function drawn(life: Life): HTMLElement {
   );
 }
 
+/** Returns the causes of one slow message. */
 function causes(why: Why): HTMLElement {
   const { explained, group } = why;
   const rows = explained.causes.slice(0, CAUSES).map(({ cause, ns }) => {
@@ -155,6 +156,7 @@ function ordinary(side: Side, messages: Messages, why: Why, row: number): number
   return best < 0 || best === row ? null : best;
 }
 
+/** Returns the steps, the parts and the CPU activity of one message. */
 function lifeOf(side: Side, messages: Messages, row: number): Life {
   const [table, own] = messages.own(row);
   const { steps, parts } = stepsOf(side, messages, row);

@@ -59,6 +59,7 @@ function withoutActivity(groups: TailGroup[]): HTMLElement[] {
   return [el("section.panel.empty", {}, ...prose(text))];
 }
 
+/** Returns the plot of latencies over time. */
 function balloonPanel(site: Site, messages: Messages, rows: Uint32Array): HTMLElement {
   const options: Balloons = {
     messages,
@@ -87,6 +88,7 @@ function balloonPanel(site: Site, messages: Messages, rows: Uint32Array): HTMLEl
   );
 }
 
+/** Returns the legend of causes with the number of messages of each; `null`: no message has a cause. */
 function causeLegend(messages: Messages, rows: Uint32Array): HTMLElement | null {
   const numbers = new Uint32Array(messages.causes.length + 1);
   for (const row of rows) {
@@ -112,6 +114,7 @@ function causeLegend(messages: Messages, rows: Uint32Array): HTMLElement | null 
   );
 }
 
+/** Returns the distributions of latencies. */
 function distributionPanel(site: Site, messages: Messages, rows: Uint32Array): HTMLElement {
   const curves = curvesOf(messages, rows);
   const brushed = (from: number, to: number) => site.store.select([{ by: "latency", from, to }]);

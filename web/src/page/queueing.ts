@@ -14,6 +14,7 @@ const QUEUED: Record<string, string> = {
   kernel_send: "the core of the driver",
 };
 
+/** Returns how many messages were ahead of slow ones. */
 export function queueing(group: TailGroup): HTMLElement {
   const { queue } = group;
   const summary = `Messages ahead of a slow message: p50 ${queue.median}, max ${count(queue.most)}; usual ${queue.usual.toFixed(1)}.`;
@@ -55,6 +56,7 @@ export function queueing(group: TailGroup): HTMLElement {
   );
 }
 
+/** Returns the activity of CPUs during slow and ordinary messages; `null`: none is known. */
 export function cores(group: TailGroup): HTMLElement | null {
   const names = [...new Set(group.cores.flatMap((core) => core.contexts.map((context) => context.name)))];
   if (names.length === 0) {

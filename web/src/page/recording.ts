@@ -12,6 +12,7 @@ const CLOSED: Record<About["closed"], string> = {
   not_closed: "never: the end is missing. Close it with `whylat recover`",
 };
 
+/** Returns coverage, loss and cost of a recording. */
 export function recordingPanel(side: Side): HTMLElement {
   const { report } = side;
   const { host } = report;
@@ -38,6 +39,7 @@ function lines(texts: string[]): HTMLElement {
   return el("div", {}, ...texts.map((text) => el("div", {}, text)));
 }
 
+/** Returns the probes that were on, and those that were off with the reason. */
 function coverage(about: About): HTMLElement {
   const all = about.coverage;
   const part = (it: Coverage) => {
@@ -74,6 +76,7 @@ function loss(about: About): HTMLElement {
   return el("div", {}, el("div", {}, text), ...losses);
 }
 
+/** Returns the cost of recording in words. */
 function cost(about: About): string {
   const { cost } = about;
   if (!cost) {

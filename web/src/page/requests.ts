@@ -65,6 +65,7 @@ function findingsLink(site: Site): HTMLElement {
     : el("p.soft", {}, "No finding.");
 }
 
+/** Returns the table of services. */
 function servicesPanel(site: Site, requests: Requests, rows: Uint32Array): HTMLElement {
   const isCounted = isTouched(site.state.filters) && requests.isWhole;
   const services = isCounted ? servicesOf(requests, rows) : requests.report.services;
@@ -165,6 +166,7 @@ function notes(requests: Requests): HTMLElement[] {
   return [...shown, ...last].map((line) => el("p.soft.note", {}, ...prose(line)));
 }
 
+/** Returns the plot of durations over time. */
 function heatPanel(site: Site, requests: Requests): HTMLElement {
   const { cells, binNs, isExact } = heatOf(requests, site.state.filters);
   const title = el("h2", {}, "When, and how long");
@@ -226,6 +228,7 @@ function heldWords(requests: Requests): string {
     : `the ${count(requests.held.length)} requests in this page`;
 }
 
+/** Returns the list of slowest requests. */
 function listPanel(
   site: Site,
   requests: Requests,

@@ -54,6 +54,7 @@ export const waitsPage: Page = (site) => {
   ];
 };
 
+/** Returns the plot of waits by thread over time. */
 function threadsPanel(
   site: Site,
   waits: Waits,
@@ -111,6 +112,7 @@ function wholeOf(site: Site, waits: Waits): [number, number] {
   return extent(waits.begin, waits.end, site.side.report.span_ns);
 }
 
+/** Returns a lane for each thread, the one that waited most first. */
 function lanesOf(site: Site, waits: Waits, rows: Uint32Array): Lane[] {
   const byThread = new Map<number, number[]>();
   for (const row of rows) {
@@ -140,6 +142,7 @@ function blockedOf(waits: Waits, rows: Uint32Array): number {
   return rows.reduce((sum, row) => sum + waits.blocked(row), 0);
 }
 
+/** Returns the lines of the tooltip of a wait. */
 function describeWait(waits: Waits, counters: Counter[], row: number): string[] {
   const [begin, end, blocked] = [waits.begin[row] ?? 0, waits.end[row] ?? 0, waits.blocked(row)];
   const runq = end - begin - blocked;
@@ -169,6 +172,7 @@ function describeWait(waits: Waits, counters: Counter[], row: number): string[] 
   ].filter((line) => line !== "");
 }
 
+/** Returns the plots of counters of the program. */
 function countersPanel(site: Site): HTMLElement[] {
   const all = site.side.once(countersOf);
   const shown = rowsPassing(site.state.filters, counterFacts(all), all.length);
@@ -211,6 +215,7 @@ function countersPanel(site: Site): HTMLElement[] {
   ];
 }
 
+/** Returns the table of objects that threads waited for. */
 function objectsPanel(
   site: Site,
   objects: Sum[],
@@ -256,6 +261,7 @@ function objectsPanel(
   );
 }
 
+/** Returns the panel of the selected object. */
 function objectPanel(site: Site, waits: Waits, rows: Uint32Array, picked: Sum): HTMLElement {
   const { group } = picked;
   const isAll = site.state.filters.length === 0 && group !== undefined;
@@ -293,6 +299,7 @@ function objectPanel(site: Site, waits: Waits, rows: Uint32Array, picked: Sum): 
   );
 }
 
+/** Returns the two kinds of waits, fast and slow; `null`: there is one kind. */
 function populations(group: WaitGroup | undefined): HTMLElement | null {
   if (!group?.populations) {
     return null;
@@ -332,6 +339,7 @@ function fewSlow(few: FewSlow | undefined): HTMLElement | null {
   );
 }
 
+/** Returns members of a group with their shares of its time; `null`: there is none. */
 function parts(site: Site, title: string, all: WaitPart[], by: "tid"): HTMLElement | null {
   if (all.length === 0) {
     return null;
@@ -356,6 +364,7 @@ function others(all: WaitPart[], shown: number): HTMLElement | null {
   return all.length > shown ? el("p.soft", {}, `${count(all.length - shown)} more`) : null;
 }
 
+/** Returns the stacks of a group with their shares of its time; `null`: there is none. */
 function stacks(title: string, all: WaitPart[]): HTMLElement | null {
   if (all.length === 0) {
     return null;

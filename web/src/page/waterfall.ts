@@ -50,6 +50,7 @@ function leftOut(request: HeldRequest): HTMLElement {
   return el("p.soft", {}, ...prose(text));
 }
 
+/** Returns the steps of a request, one row each. */
 function steps(site: Site, requests: Requests, request: HeldRequest): HTMLElement {
   const heads = ["After", "", "Took", "What", "Where"];
   const rows = request.path.map((step) => stepRow(site, requests, request, step));
@@ -79,6 +80,7 @@ function steps(site: Site, requests: Requests, request: HeldRequest): HTMLElemen
   );
 }
 
+/** Returns the row of one step. */
 function stepRow(site: Site, requests: Requests, request: HeldRequest, step: RequestStep): HTMLElement {
   const track = el("div.track", { "aria-hidden": "true" });
   const piece = el("i");

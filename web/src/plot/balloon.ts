@@ -28,6 +28,7 @@ export interface Balloons {
   who: (row: number) => string;
 }
 
+/** Makes the plot of latencies over time, a circle for each message. */
 export function balloonPlot(options: Balloons): Plot {
   const { messages, rows, store } = options;
   const [least, most] = extent(messages.latency, rows);
@@ -85,6 +86,7 @@ function extent(latency: Float64Array, rows: Uint32Array): [number, number] {
   return most > 0 ? [least * 0.8, most * 1.25] : [1, 10];
 }
 
+/** Returns the lines of the tooltip of a message. */
 function inWords(options: Balloons, row: number): string[] {
   const { messages } = options;
   const why = messages.why(row);
@@ -103,6 +105,7 @@ function inWords(options: Balloons, row: number): string[] {
   ];
 }
 
+/** Draws axes and messages. */
 function draw(context: CanvasRenderingContext2D, options: Balloons, area: Area, x: Scale, y: Scale): void {
   const { messages, rows, store } = options;
   const { begin, latency, cause } = messages;
@@ -135,6 +138,7 @@ function draw(context: CanvasRenderingContext2D, options: Balloons, area: Area, 
   }
 }
 
+/** Draws a circle for each message. */
 function drawCircles(
   context: CanvasRenderingContext2D,
   rows: number[],
@@ -168,6 +172,7 @@ function drawCircles(
   context.globalAlpha = 1;
 }
 
+/** Draws the number of messages in each cell, where circles would cover each other. */
 function drawDensity(
   context: CanvasRenderingContext2D,
   rows: number[],

@@ -20,6 +20,7 @@ export interface Cdf {
   brushed?: (from: number, to: number) => void;
 }
 
+/** Makes the plot of cumulative distributions. */
 export function cdfPlot(options: Cdf): Plot {
   const filled = options.curves.filter((curve) => curve.sorted.length > 0);
   const least = Math.max(1, Math.min(...filled.map((curve) => curve.sorted[0] ?? 1)));
@@ -58,6 +59,7 @@ export function cdfPlot(options: Cdf): Plot {
   return plot;
 }
 
+/** Draws one distribution. */
 function drawCurve(
   context: CanvasRenderingContext2D,
   curve: Curve,

@@ -64,6 +64,7 @@ function add(root: Node, frames: Frame[], ns: number): void {
   }
 }
 
+/** Adds a line for a node, and for those below it. */
 function draw(node: Node, depth: number, from: number, whole: number, lines: HTMLElement[]): void {
   let left = from;
   const children = [...node.children.values()].sort((a, b) => b.ns - a.ns);

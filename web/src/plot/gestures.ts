@@ -26,6 +26,7 @@ const STILL = 4;
 const ZOOM = 1.3;
 const PAN = 0.15;
 
+/** Adds the gestures of mouse and keys to a plot. */
 export function gestures(plot: Plot, options: Gestures): void {
   brushing(plot, options);
   const { canvas, element } = plot;
@@ -58,6 +59,7 @@ export function gestures(plot: Plot, options: Gestures): void {
   element.addEventListener("keydown", (event) => keyed(options, event));
 }
 
+/** Handles a key: zooms or moves the plot. */
 function keyed(options: Gestures, event: KeyboardEvent): void {
   if (event.ctrlKey || event.metaKey || event.altKey) {
     return;
@@ -106,6 +108,7 @@ function moved(options: Gestures, next: [number, number]): void {
   }
 }
 
+/** Lets the user select a part of a plot with the mouse. */
 function brushing(plot: Plot, options: Gestures): void {
   const box = el("div.brush", { hidden: true });
   plot.element.append(box);

@@ -38,6 +38,7 @@ function mixed(ramp: string[], share: number): string {
   return `rgb(${parts.join(" ")})`;
 }
 
+/** Makes the plot of durations over time, with a cell for many requests. */
 export function heatPlot(options: Heat): Plot {
   const { cells, binNs, store } = options;
   const rows = cells.map((cell) => cell.row);
@@ -98,6 +99,7 @@ function rangesOf(cell: HeatCell, binNs: number): [[number, number], [number, nu
   ];
 }
 
+/** Draws axes and cells. */
 function draw(context: CanvasRenderingContext2D, options: Heat, area: Area, x: Scale, y: Scale): void {
   const { cells, binNs } = options;
   axisBelow(context, area, x, timeLabels);
@@ -118,6 +120,7 @@ function draw(context: CanvasRenderingContext2D, options: Heat, area: Area, x: S
   drawSelection(context, options, area, x, y);
 }
 
+/** Draws the selected part. */
 function drawSelection(context: CanvasRenderingContext2D, options: Heat, area: Area, x: Scale, y: Scale): void {
   const { selection } = options.store.state;
   const time = selection.find((term) => term.by === "time");

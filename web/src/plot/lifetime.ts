@@ -40,6 +40,7 @@ interface Lane {
   top: number;
 }
 
+/** Makes the plot of one message: its parts, its steps, and the CPUs beside it. */
 export function lifetimePlot(life: Life): Plot {
   const lanes = lanesOf(life);
   const bottom = lanes.reduce((end, lane) => Math.max(end, lane.top + lane.depth * ROW), PARTS + 24);
@@ -85,6 +86,7 @@ export function lifetimePlot(life: Life): Plot {
   return plot;
 }
 
+/** Returns a lane for each CPU, those that had the message first. */
 function lanesOf(life: Life): Lane[] {
   const byCpu = new Map<string, Span[]>();
   for (const span of life.spans) {
@@ -105,6 +107,7 @@ function lanesOf(life: Life): Lane[] {
   });
 }
 
+/** Draws the spans of a CPU. */
 function drawLane(context: CanvasRenderingContext2D, life: Life, lane: Lane, x: Scale, width: number): void {
   context.textAlign = "left";
   context.textBaseline = "middle";
@@ -145,6 +148,7 @@ function fitted(context: CanvasRenderingContext2D, text: string, width: number):
   return `${text.slice(0, most)}…`;
 }
 
+/** Draws the parts of the message. */
 function drawParts(context: CanvasRenderingContext2D, life: Life, x: Scale): void {
   const end = x.at(x.to);
   context.textBaseline = "middle";
@@ -173,6 +177,7 @@ function stepText(step: Step): string {
   return Number.isNaN(step.errorNs) ? step.text : `${step.text} ± ${duration(step.errorNs)}`;
 }
 
+/** Draws the steps of the message. */
 function drawSteps(context: CanvasRenderingContext2D, life: Life, x: Scale, bottom: number): void {
   context.strokeStyle = ink("ink");
   context.globalAlpha = 0.55;
@@ -209,6 +214,7 @@ function drawName(context: CanvasRenderingContext2D, text: string, left: number,
   context.fillText(text, left, bottom);
 }
 
+/** Returns the lines of the tooltip at a place of the plot; `null`: nothing is there. */
 function describe(life: Life, lanes: Lane[], x: Scale, px: number, py: number): string[] | null {
   const at = x.value(px);
   const first = life.steps[0]?.atNs ?? 0;

@@ -32,6 +32,7 @@ export interface Series {
   brushed?: (from: number, to: number) => void;
 }
 
+/** Returns a plot of values over time. */
 export function series(options: Series): HTMLElement {
   const place = el("div.plot", { role: "group", "aria-label": options.label });
   const table = asTable(["time", ...options.lines.map((line) => line.label)], () =>
@@ -81,6 +82,7 @@ function data(options: Series): uPlot.AlignedData {
   return [Array.from(options.times), ...lines];
 }
 
+/** Returns the settings of the plot. */
 function settings(options: Series, width: number): uPlot.Options {
   const axis = {
     stroke: ink("soft"),

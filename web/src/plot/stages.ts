@@ -77,6 +77,7 @@ export function stagesOverTime(options: StagePlot): HTMLElement | null {
   return el("div", {}, plot.element, table);
 }
 
+/** Draws the shares of stages in one interval. */
 function drawInterval(
   context: CanvasRenderingContext2D,
   area: Area,
@@ -98,6 +99,7 @@ function drawInterval(
   }
 }
 
+/** Draws a mark for each event of TCP. */
 function drawEvents(
   context: CanvasRenderingContext2D,
   area: Area,

@@ -34,6 +34,7 @@ const LANE = 26;
 const BAR = 16;
 const LEFT = 190;
 
+/** Makes the plot of waits, a lane for each thread. */
 export function threadsPlot(options: Threads): Plot {
   const { waits, lanes, store } = options;
   const height = lanes.length * LANE + 34;
@@ -76,6 +77,7 @@ export function threadsPlot(options: Threads): Plot {
   return plot;
 }
 
+/** Draws the waits of one thread. */
 function drawLane(
   context: CanvasRenderingContext2D,
   options: Threads,
