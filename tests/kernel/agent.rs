@@ -82,7 +82,7 @@ fn agent_counts_are_exact() {
     assert_eq!(other.bytes, did.bytes);
     let (dataset, _scratch) = agent.stop();
     let intervals = dataset.intervals();
-    let long = dataset.of_ports(did.long.0, did.long.1);
+    let long = dataset.connection_by_ports(did.long.0, did.long.1);
     let of_class = |class: usize| {
         let sizes = SIZES.iter().cycle().take(WRITES);
         let bounds = [64, 512, 4_096, 32_768, 262_144, usize::MAX];
@@ -98,7 +98,7 @@ fn agent_counts_are_exact() {
     assert_eq!(counted(&|row| row.writes_to_32k), of_class(3));
     assert_eq!(counted(&|row| row.writes_to_256k), of_class(4));
     assert_eq!(counted(&|row| row.writes_over_256k), of_class(5));
-    let peer = dataset.of_ports(did.long.1, did.long.0);
+    let peer = dataset.connection_by_ports(did.long.1, did.long.0);
     let read = sum(&intervals, peer.conn_id, |row| row.read_bytes);
     assert_eq!(read, did.bytes as i64);
     let connections = dataset.connections();
@@ -391,7 +391,7 @@ fn agent_statistics_leave_call_columns_null() {
     let agent = Agent::start_again(&netns, scratch, "stats");
     let did = netns.run(write_known_bytes).expect("the client");
     let (dataset, _scratch) = agent.stop();
-    let long = dataset.of_ports(did.long.0, did.long.1);
+    let long = dataset.connection_by_ports(did.long.0, did.long.1);
     let rows = dataset.intervals();
     let acked = sum(&rows, long.conn_id, |row| Some(row.acked_bytes));
     // the kernel counts SYN and FIN, too

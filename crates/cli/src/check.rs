@@ -119,7 +119,7 @@ impl CheckArgs {
     pub(crate) fn execute(mut self) -> anyhow::Result<ExitCode> {
         let mut outputs = vec![(self.format, std::mem::take(&mut self.to).check()?)];
         for AlsoFormat { format, path } in &self.also {
-            let file = OutputArgs::of_file(path.clone()).check()?;
+            let file = OutputArgs::from_file(path.clone()).check()?;
             outputs.push((*format, file));
         }
         let baseline = self.baseline.as_deref().map(read).transpose()?;

@@ -168,7 +168,7 @@ impl Diff {
             ..PageOptions::default()
         };
         let paths = [self.before.as_path(), self.after.as_path()];
-        let (page, is_complete) = page::of_both(paths, &asked, difference.as_ref())?;
+        let (page, is_complete) = page::compare(paths, &asked, difference.as_ref())?;
         to.write_exact(&page)?;
         Ok(exit::from_complete(is_complete))
     }

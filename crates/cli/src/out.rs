@@ -37,7 +37,7 @@ pub(crate) struct OutputArgs {
 
 impl OutputArgs {
     /// Makes the options for a file that must not exist yet.
-    pub(crate) fn of_file(path: PathBuf) -> Self {
+    pub(crate) fn from_file(path: PathBuf) -> Self {
         Self {
             output: Some(path),
             force: false,

@@ -76,12 +76,12 @@ pub(crate) fn write(recording: &Path) -> anyhow::Result<()> {
 /// Returns the page of a recording, and whether the recording is complete.
 pub(crate) fn page_of_one(path: &Path, asked: &PageOptions) -> anyhow::Result<(String, bool)> {
     let recording = Recording::open(path)?;
-    of_sides(&[side(&recording, asked)?], None)
+    make_page(&[side(&recording, asked)?], None)
 }
 
 /// Returns the page of two recordings side by side, and whether both are complete. `difference`:
 /// why messages of the second take longer, if known.
-pub(crate) fn of_both(
+pub(crate) fn compare(
     paths: [&Path; 2],
     asked: &PageOptions,
     difference: Option<&TailReport>,
@@ -91,11 +91,11 @@ pub(crate) fn of_both(
     for recording in &recordings {
         sides.push(side(recording, asked)?);
     }
-    of_sides(&sides, difference)
+    make_page(&sides, difference)
 }
 
 /// Makes the page of one or two recordings; returns whether all are complete, too.
-fn of_sides(
+fn make_page(
     sides: &[view::html::PageSide<'_>],
     difference: Option<&TailReport>,
 ) -> anyhow::Result<(String, bool)> {

@@ -27,7 +27,7 @@ pub(crate) fn write(
         let record = LogRecord {
             time_unix_nano: clock.unix_ns(finding.from_ns),
             observed_time_unix_nano: observed_ns,
-            ..of_finding(finding)
+            ..finding_log(finding)
         };
         batch.add(service(&finding.subject), record, sink)?;
     }
@@ -35,7 +35,7 @@ pub(crate) fn write(
         let record = LogRecord {
             time_unix_nano: clock.begin_ns(),
             observed_time_unix_nano: observed_ns,
-            ..of_undecided(undecided)
+            ..undecided_log(undecided)
         };
         batch.add(service(&undecided.subject), record, sink)?;
     }
@@ -75,7 +75,7 @@ pub fn encode_findings(records: Vec<FindingRecord>, resources: &ResourceSource) 
     let mut batch = Batch::new(resources);
     let written = records.into_iter().try_for_each(|record| {
         let service = record.service.clone();
-        batch.add(service.as_deref(), of_record(record), &mut sink)
+        batch.add(service.as_deref(), agent_finding_log(record), &mut sink)
     });
     // this sink has no error
     let _ = written.and_then(|()| batch.flush(&mut sink));
@@ -83,7 +83,7 @@ pub fn encode_findings(records: Vec<FindingRecord>, resources: &ResourceSource) 
 }
 
 /// Makes the log record of a finding of an agent.
-fn of_record(record: FindingRecord) -> LogRecord {
+fn agent_finding_log(record: FindingRecord) -> LogRecord {
     let (severity_number, severity_text) = severity(record.severity);
     let mut attributes = vec![
         attribute("whylat.finding.rule", record.rule),
@@ -112,7 +112,7 @@ const fn severity(severity: Severity) -> (i32, &'static str) {
 }
 
 /// Makes the log record of a finding of a report.
-fn of_finding(finding: &Finding) -> LogRecord {
+fn finding_log(finding: &Finding) -> LogRecord {
     let (severity_number, severity_text) = severity(finding.severity);
     let rule = finding.rule.name();
     let mut attributes = vec![
@@ -137,7 +137,7 @@ fn of_finding(finding: &Finding) -> LogRecord {
 }
 
 /// Makes the log record of what could not be decided.
-fn of_undecided(undecided: &UndecidedFinding) -> LogRecord {
+fn undecided_log(undecided: &UndecidedFinding) -> LogRecord {
     let (severity_number, severity_text) = severity(Severity::Info);
     let candidates = undecided
         .candidates

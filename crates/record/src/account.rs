@@ -68,7 +68,7 @@ fn loss(
     discarded: &RowCounts,
 ) -> Loss {
     let of_tables = |rows: &RowCounts| tables.iter().filter_map(|table| rows.get(*table)).sum();
-    count.lose("disk", of_tables(discarded));
+    count.add_lost("disk", of_tables(discarded));
     let ProbeCount {
         produced,
         filtered,
@@ -197,7 +197,7 @@ fn count_of<const N: usize>(
         ..ProbeCount::default()
     };
     for (cause, records) in lost {
-        count.lose(cause, records);
+        count.add_lost(cause, records);
     }
     count
 }
@@ -273,9 +273,9 @@ pub(crate) fn losses(
         count.produced += added.rows_of(table);
         let records = undecoded.remove(probe).unwrap_or(0);
         if counts_rows {
-            count.miss(UNDECODED, records);
+            count.add_unmade(UNDECODED, records);
         } else {
-            count.lose(UNDECODED, records);
+            count.add_lost(UNDECODED, records);
         }
         losses.push(loss(probe, &[table], count, stored, discarded));
     }
@@ -295,14 +295,14 @@ mod tests {
     fn every_cause_has_its_place_in_the_identity() {
         let mut counts = ProbeCounts::default();
         let mut calls = count_of(100, 0, [(RING_FULL, 7)]);
-        calls.miss("reentered", 2);
+        calls.add_unmade("reentered", 2);
         counts.add("calls", calls);
         counts.add("tcp_stats", count_of(23, 13, [(RING_FULL, 1)]));
         let polled = count_of(10, 5, [("incomplete", 1)]);
         counts.add("tcp_stats", polled);
         let mut sockets = ProbeCount::default();
         for (cause, records) in [("no_memory", 2), ("processes_full", 3), ("peers_full", 4)] {
-            sockets.miss(cause, records);
+            sockets.add_unmade(cause, records);
         }
         counts.add("inventory", sockets);
         let added = UserSpaceCounts {

@@ -30,7 +30,7 @@ pub(crate) fn find_probes(
     let files = match &options.target {
         _ if options.usdt.iter().all(is_named) => Files::default(),
         Target::Command(command) => files_of(command)?,
-        _ => Files::of_processes(plan.pids()),
+        _ => Files::from_processes(plan.pids()),
     };
     Ok(find(&options.usdt, &files)?)
 }
@@ -44,7 +44,7 @@ fn files_of(command: &Command) -> Result<Files, RecordError> {
         uid: user.uid,
         gid: user.gid,
     });
-    Files::of_command(program, user)
+    Files::from_command(program, user)
         .map_err(|source: io::Error| launch::cannot_start(program, source))
 }
 

@@ -37,7 +37,7 @@ pub fn validate(path: impl AsRef<Path>) -> Result<Vec<Problem>, ReadError> {
             let path = dir.join(&segment.file);
             let known = problems.iter().any(|problem| problem.file == path);
             if let (false, Err(cause)) = (known, check_segment(&path, segment)) {
-                problems.push(Problem::of_file(&path, Some(segment.rows), cause));
+                problems.push(Problem::from_file(&path, Some(segment.rows), cause));
             }
         }
     }
@@ -51,7 +51,7 @@ pub fn validate(path: impl AsRef<Path>) -> Result<Vec<Problem>, ReadError> {
                 loss.filtered,
                 loss.lost_total()
             );
-            problems.push(Problem::of_file(&dir.join(MANIFEST), None, cause));
+            problems.push(Problem::from_file(&dir.join(MANIFEST), None, cause));
         }
     }
     if !recording.is_live() {
@@ -134,7 +134,7 @@ fn unknown_files(dir: &Path, recording: &Recording) -> Vec<Problem> {
             Some(TEMPORARY) => "was never sealed; `whylat recover` removes it",
             _ => continue,
         };
-        problems.push(Problem::of_file(&path, None, cause));
+        problems.push(Problem::from_file(&path, None, cause));
     }
     problems
 }

@@ -132,7 +132,7 @@ impl<C: Columns, W: Write + Send> FileWriter<C, W> {
 /// # Errors
 /// When it is not a whole file of this table and schema.
 pub fn read<C: Columns>(path: &Path) -> Result<C, Problem> {
-    catch_panics(|| read_guarded(path)).map_err(|cause| Problem::of_file(path, None, cause))
+    catch_panics(|| read_guarded(path)).map_err(|cause| Problem::from_file(path, None, cause))
 }
 
 /// Reads all rows of a file; an error if its schema or number of rows is wrong.
@@ -260,7 +260,7 @@ fn host_of(files: &[PathBuf]) -> Result<String, MergeError> {
             .unwrap_or_default()
             .to_owned())
     });
-    host.map_err(|cause| MergeError::Damaged(Problem::of_file(path, None, cause)))
+    host.map_err(|cause| MergeError::Damaged(Problem::from_file(path, None, cause)))
 }
 
 /// Returns for each file the earliest time in those after it; the end of time for the last.
@@ -268,7 +268,7 @@ fn begins_of_rest<C: Columns>(files: &[PathBuf]) -> Result<Vec<i64>, MergeError>
     let mut begins = vec![i64::MAX; files.len()];
     for (index, path) in files.iter().enumerate().skip(1).rev() {
         let first = first_ns::<C>(path)
-            .map_err(|cause| MergeError::Damaged(Problem::of_file(path, None, cause)))?
+            .map_err(|cause| MergeError::Damaged(Problem::from_file(path, None, cause)))?
             .unwrap_or(i64::MAX);
         begins[index - 1] = begins[index].min(first);
     }

@@ -156,7 +156,7 @@ impl WriteError {
     }
 
     /// Makes the write error of a Parquet writer; the disk's error if there was one.
-    pub(crate) fn of_writer(
+    pub(crate) fn from_writer(
         table: &str,
         path: &Path,
         source: ParquetError,
@@ -265,7 +265,7 @@ pub struct Problem {
 
 impl Problem {
     /// A problem of a whole file.
-    pub(crate) fn of_file(file: &Path, rows: Option<u64>, cause: impl Into<String>) -> Self {
+    pub(crate) fn from_file(file: &Path, rows: Option<u64>, cause: impl Into<String>) -> Self {
         Self {
             file: file.to_owned(),
             offset: None,

@@ -49,7 +49,7 @@ pub(crate) fn check_text(
     for group in metadata.row_groups() {
         let chunks = columns.iter().map(|&index| group.column(index));
         for chunk in chunks.filter(|chunk| chunk.column_type() == Type::BYTE_ARRAY) {
-            let length = of_chunk(file, chunk, group.num_rows())?;
+            let length = chunk_bytes_most(file, chunk, group.num_rows())?;
             total = total.saturating_add(length);
             if total > most {
                 return Err(format!(
@@ -69,7 +69,7 @@ fn footer_length(file: &File) -> Result<u64, String> {
 }
 
 /// Bytes of all texts of a column chunk, or somewhat more.
-fn of_chunk(file: &File, chunk: &ColumnChunkMetaData, rows: i64) -> Result<u64, String> {
+fn chunk_bytes_most(file: &File, chunk: &ColumnChunkMetaData, rows: i64) -> Result<u64, String> {
     let file = file.try_clone().map_err(|error| error.to_string())?;
     let rows = usize::try_from(rows).map_err(|error| error.to_string())?;
     let mut pages = SerializedPageReader::new(Arc::new(file), chunk, rows, None)
@@ -85,7 +85,7 @@ fn of_chunk(file: &File, chunk: &ColumnChunkMetaData, rows: i64) -> Result<u64, 
         if values > rows {
             return Err("has pages with more values than rows".to_owned());
         }
-        let length = of_page(&page, is_optional, longest);
+        let length = page_bytes_most(&page, is_optional, longest);
         total = total.saturating_add(length.ok_or("a page of text that ends too early")?);
     }
     Ok(total)
@@ -93,7 +93,7 @@ fn of_chunk(file: &File, chunk: &ColumnChunkMetaData, rows: i64) -> Result<u64, 
 
 /// Returns the most bytes that one page can become; `None`: it is cut off. Each may be the longest
 /// text of the dictionary, if there is one.
-fn of_page(page: &Page, is_optional: bool, longest: u64) -> Option<u64> {
+fn page_bytes_most(page: &Page, is_optional: bool, longest: u64) -> Option<u64> {
     let values = u64::from(page.num_values());
     match page.encoding() {
         Encoding::RLE_DICTIONARY | Encoding::PLAIN_DICTIONARY => {
@@ -235,7 +235,8 @@ mod tests {
             let file = repeated("/usr/lib/libc.so.6", 1_000, how);
             let metadata = metadata(&file);
             let group = metadata.row_group(0);
-            let length = of_chunk(&file, group.column(0), group.num_rows()).expect("a length");
+            let length =
+                chunk_bytes_most(&file, group.column(0), group.num_rows()).expect("a length");
             // what is written beside them counts, too
             assert!((18_000..18_400).contains(&length), "{how:?}: {length}");
         }

@@ -236,7 +236,7 @@ impl Contents {
             };
             if !is_inside(segment) {
                 let cause = format!("names the file {:?}, which is not its own", segment.file);
-                problems.push(Problem::of_file(
+                problems.push(Problem::from_file(
                     &dir.join(MANIFEST),
                     Some(segment.rows),
                     cause,

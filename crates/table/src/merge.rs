@@ -91,7 +91,7 @@ fn write_merged(dir: &Path, table: &str, segments: &[Segment]) -> Result<Finishe
         for batch in batches {
             writer.write(&batch.map_err(damaged)?).map_err(|source| {
                 let disk = writer.inner_mut().take_failure();
-                WriteError::of_writer(table, temporary.path(), source, disk)
+                WriteError::from_writer(table, temporary.path(), source, disk)
             })?;
         }
     }
@@ -100,7 +100,7 @@ fn write_merged(dir: &Path, table: &str, segments: &[Segment]) -> Result<Finishe
 
 /// Makes the error of a segment that cannot be read while files are merged.
 fn damage_error(dir: &Path, table: &str, segment: &Segment, cause: String) -> WriteError {
-    let problem = Problem::of_file(&dir.join(&segment.file), None, cause);
+    let problem = Problem::from_file(&dir.join(&segment.file), None, cause);
     WriteError::Damaged {
         table: table.to_owned(),
         problem,
@@ -137,7 +137,7 @@ fn finish(
     if let Some(mut writer) = writer {
         writer.finish().map_err(|source| {
             let disk = writer.inner_mut().take_failure();
-            WriteError::of_writer(&segment.table, temporary.path(), source, disk)
+            WriteError::from_writer(&segment.table, temporary.path(), source, disk)
         })?;
         (segment.bytes, segment.blake3) = (writer.inner_mut().finish())
             .map_err(|source| WriteError::io("write", temporary.path(), source))?;

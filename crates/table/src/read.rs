@@ -309,7 +309,7 @@ impl Recording {
             let path = self.dir.join(&segment.file);
             checked
                 .problems
-                .push(Problem::of_file(&path, Some(segment.rows), cause));
+                .push(Problem::from_file(&path, Some(segment.rows), cause));
         }
     }
 

@@ -245,7 +245,7 @@ impl SegmentFile {
 
     /// Makes the write error: the disk's if there was one, else the encoder's.
     fn write_error(&mut self, source: ParquetError) -> WriteError {
-        WriteError::of_writer(
+        WriteError::from_writer(
             self.table,
             self.temporary.path(),
             source,

@@ -193,7 +193,7 @@ impl Dataset {
     }
 
     /// Returns the one connection that this port of the peer and this local one name.
-    pub fn of_ports(&self, local: u16, peer: u16) -> FleetConnection {
+    pub fn connection_by_ports(&self, local: u16, peer: u16) -> FleetConnection {
         let is_it = |row: &FleetConnection| {
             row.local_port == i32::from(local) && row.peer_port == i32::from(peer)
         };

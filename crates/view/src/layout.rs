@@ -69,7 +69,7 @@ impl Style {
 
 impl Style {
     /// Returns the style with this terminal code.
-    pub fn of_code(code: &str) -> Self {
+    pub fn from_code(code: &str) -> Self {
         let all = [
             Self::Bold,
             Self::Dim,

@@ -3,7 +3,7 @@
 use table::ActivityKind;
 
 /// Returns the name of an activity.
-pub(crate) fn of_activity(kind: ActivityKind, name: Option<&str>, tid: Option<u32>) -> String {
+pub(crate) fn activity_name(kind: ActivityKind, name: Option<&str>, tid: Option<u32>) -> String {
     let name = name.unwrap_or("?");
     match kind {
         ActivityKind::Task => match tid {

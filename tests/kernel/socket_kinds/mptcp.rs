@@ -182,7 +182,7 @@ fn agent_counts_mptcp_calls() {
     let truth = client.finish();
     server.finish();
     let (dataset, _scratch) = agent.stop();
-    let own = dataset.of_ports(local, port);
+    let own = dataset.connection_by_ports(local, port);
     assert_eq!(own.process.as_deref(), Some("sockets"), "{own:?}");
     let rows = dataset.intervals();
     let sums = [

@@ -122,7 +122,7 @@ impl RowContext<'_> {
     fn verdict(&self, part: &IntervalPart, length_ns: u64) -> Option<String> {
         let name = if self.has_calls {
             let stages: Vec<(Stage, u64)> = part.stages().collect();
-            verdict::of_stages(&stages, length_ns).map(Stage::name)
+            verdict::worst_stage(&stages, length_ns).map(Stage::name)
         } else {
             let flags = [
                 Problem::SendBuffer,

@@ -41,7 +41,7 @@ pub enum ConfigError {
 
 impl ConfigError {
     /// Makes an error of the TOML reader: no TOML, a key that is not known, a value of another type.
-    pub(super) fn of_toml(path: &Path, text: &str, error: &toml::de::Error) -> Self {
+    pub(super) fn from_toml(path: &Path, text: &str, error: &toml::de::Error) -> Self {
         let line = line_of_byte(text, error.span().map_or(0, |span| span.start));
         Self::Invalid {
             path: path.to_owned(),

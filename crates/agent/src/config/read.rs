@@ -26,7 +26,7 @@ impl Config {
     /// As [`Config::read`].
     pub fn parse(path: &Path, text: &str) -> Result<Self, ConfigError> {
         let config: Self =
-            toml::from_str(text).map_err(|error| ConfigError::of_toml(path, text, &error))?;
+            toml::from_str(text).map_err(|error| ConfigError::from_toml(path, text, &error))?;
         match check::first_fault(&config) {
             Some(fault) => Err(fault.at(path, text)),
             None => Ok(config),

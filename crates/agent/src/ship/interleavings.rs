@@ -228,7 +228,7 @@ impl InterleavingWorld {
         let mut times = Vec::new();
         let path: PathBuf = self.dir.path().join("read");
         for (key, bytes) in &self.target {
-            let is_covered = !key.is_hour() && self.target.contains_key(&key.of_hour());
+            let is_covered = !key.is_hour() && self.target.contains_key(&key.hour_key());
             if key.table() == <C::Row as table::Table>::NAME && !is_covered {
                 times.extend(times_of::<C>(&path, bytes));
             }
@@ -360,7 +360,7 @@ proptest! {
         prop_assert_eq!(world.times::<table::fleet::FleetCoverages>(), stored);
         world.check();
         // no minute's file is left beside its hour's
-        let covered = world.target.keys().filter(|key| !key.is_hour() && world.target.contains_key(&key.of_hour()));
+        let covered = world.target.keys().filter(|key| !key.is_hour() && world.target.contains_key(&key.hour_key()));
         prop_assert_eq!(covered.count(), 0);
     }
 }

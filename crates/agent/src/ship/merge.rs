@@ -54,7 +54,7 @@ impl Spool {
     fn hours(&self, is_chosen: impl Fn(&FileKey) -> bool) -> Vec<FileKey> {
         let files = self.pending.keys().chain(self.sent.keys());
         let minutes = files.filter(|key| !key.is_hour());
-        let hours: BTreeSet<FileKey> = minutes.map(FileKey::of_hour).collect();
+        let hours: BTreeSet<FileKey> = minutes.map(FileKey::hour_key).collect();
         let unmerged = |hour: &FileKey| !self.pending.contains_key(hour) && is_chosen(hour);
         hours.into_iter().filter(unmerged).collect()
     }
@@ -84,7 +84,7 @@ impl Spool {
     /// Returns the files of minutes of an hour, in order.
     fn minutes_of(&self, hour: &FileKey) -> Vec<FileKey> {
         let files = self.pending.keys().chain(self.sent.keys());
-        let minutes = files.filter(|key| !key.is_hour() && key.of_hour() == *hour);
+        let minutes = files.filter(|key| !key.is_hour() && key.hour_key() == *hour);
         let minutes: BTreeSet<&FileKey> = minutes.collect();
         minutes.into_iter().cloned().collect()
     }

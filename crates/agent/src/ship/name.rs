@@ -84,7 +84,7 @@ pub struct FileKey {
 
 impl FileKey {
     /// Makes the key of the file of a minute; `None` for an unknown table.
-    pub(crate) fn of_minute(table: &str, stem: &FileStem, time_ns: i64) -> Option<Self> {
+    pub(crate) fn from_minute(table: &str, stem: &FileStem, time_ns: i64) -> Option<Self> {
         Some(Self {
             hour: time_ns.div_euclid(HOUR_NS),
             minute: Some((time_ns.rem_euclid(HOUR_NS) / MINUTE_NS) as u8),
@@ -94,7 +94,7 @@ impl FileKey {
     }
 
     /// Returns the key of the file of this file's hour.
-    pub(crate) fn of_hour(&self) -> Self {
+    pub(crate) fn hour_key(&self) -> Self {
         Self {
             minute: None,
             ..self.clone()
@@ -148,12 +148,16 @@ impl FileKey {
         let minute = time.get(2..).filter(|minute| !minute.is_empty());
         let clock = format!("{}:{}", time.get(..2)?, minute.unwrap_or("00"));
         let begin = DateTime::parse_from_rfc3339(&format!("{date}T{clock}:00Z")).ok()?;
-        let key = Self::of_minute(
+        let key = Self::from_minute(
             table,
             &FileStem::parse(host, boot)?,
             begin.timestamp_nanos_opt()?,
         )?;
-        let key = if minute.is_none() { key.of_hour() } else { key };
+        let key = if minute.is_none() {
+            key.hour_key()
+        } else {
+            key
+        };
         (key.spool_name() == spool_name).then_some(key)
     }
 
@@ -186,7 +190,7 @@ mod tests {
     #[test]
     fn names_are_those_of_the_documentation() {
         let stem = FileStem::new("web 1.example", "0A1B2C3D-0000-4000-8000-000000000000");
-        let key = FileKey::of_minute("fleet_problems", &stem, TIME_NS + 59_999_999_999);
+        let key = FileKey::from_minute("fleet_problems", &stem, TIME_NS + 59_999_999_999);
         let key = key.expect("a table");
         let folder = "fleet_problems/date=2026-11-24/hour=05";
         assert_eq!(
@@ -194,16 +198,16 @@ mod tests {
             format!("{folder}/web-1-example.0a1b2c3d.0512.parquet")
         );
         assert_eq!(
-            key.of_hour().path(),
+            key.hour_key().path(),
             format!("{folder}/web-1-example.0a1b2c3d.05.parquet")
         );
-        assert_eq!(FileKey::of_minute("calls", &stem, TIME_NS), None);
+        assert_eq!(FileKey::from_minute("calls", &stem, TIME_NS), None);
     }
 
     #[test]
     fn coverage_is_delivered_last() {
         let stem = FileStem::new("h", "00000000");
-        let key = |table, time_ns| FileKey::of_minute(table, &stem, time_ns).expect("a table");
+        let key = |table, time_ns| FileKey::from_minute(table, &stem, time_ns).expect("a table");
         let mut keys = [
             key("fleet_problems", TIME_NS + MINUTE_NS),
             key("fleet_coverage", TIME_NS),
@@ -235,8 +239,8 @@ mod tests {
             time_ns in 0..i64::MAX,
             hour in any::<bool>(),
         ) {
-            let key = FileKey::of_minute(TABLES[table], &FileStem::new(&host, &boot), time_ns).expect("a table");
-            let key = if hour { key.of_hour() } else { key };
+            let key = FileKey::from_minute(TABLES[table], &FileStem::new(&host, &boot), time_ns).expect("a table");
+            let key = if hour { key.hour_key() } else { key };
             prop_assert_eq!(FileKey::parse(&key.spool_name()), Some(key));
         }
 

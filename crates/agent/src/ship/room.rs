@@ -58,7 +58,7 @@ impl Spool {
 
     /// Returns whether a minute's file only waits to be removed at the target.
     fn is_covered(&self, key: &FileKey) -> bool {
-        self.pending.contains_key(&key.of_hour())
+        self.pending.contains_key(&key.hour_key())
     }
 
     /// Returns the newest file of details that waits.

@@ -161,7 +161,7 @@ impl Spool {
 
     /// Removes files of minutes that a merged hour covers.
     fn retire_covered(&mut self) -> io::Result<()> {
-        let covered = |key: &&FileKey| !key.is_hour() && self.pending.contains_key(&key.of_hour());
+        let covered = |key: &&FileKey| !key.is_hour() && self.pending.contains_key(&key.hour_key());
         let covered: Vec<FileKey> = self.pending.keys().filter(covered).cloned().collect();
         for key in covered {
             self.retire(&key)?;
@@ -324,7 +324,7 @@ impl Spool {
                 });
             }
             let key = key.clone();
-            let minute = self.sent.keys().find(|minute| minute.of_hour() == key);
+            let minute = self.sent.keys().find(|minute| minute.hour_key() == key);
             if let Some(minute) = minute {
                 return Some(DeliveryTask::Remove(minute.clone()));
             }

@@ -76,7 +76,7 @@ impl StagedInterval {
         C::Row: FleetRow,
     {
         for (time_ns, rows) in by_file(begin_ns, rows) {
-            let Some(key) = FileKey::of_minute(C::Row::NAME, place.stem, time_ns) else {
+            let Some(key) = FileKey::from_minute(C::Row::NAME, place.stem, time_ns) else {
                 continue;
             };
             if !(place.is_open)(&key) {

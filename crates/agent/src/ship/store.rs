@@ -316,7 +316,7 @@ mod tests {
     /// Makes the key of a file.
     fn a_key() -> FileKey {
         let stem = super::super::name::FileStem::new("h", "0");
-        FileKey::of_minute("fleet_problems", &stem, 0).expect("a key")
+        FileKey::from_minute("fleet_problems", &stem, 0).expect("a key")
     }
 
     /// Makes a store in memory; its agent keeps its spool here.

@@ -76,7 +76,10 @@ fn version_4(text: &str, from: usize) -> Option<Address> {
         *octet = text[end..end + digits].parse().ok()?;
         end += digits;
     }
-    Some(of_ip(from..end + zone_length(bytes, end), octets.into()))
+    Some(ip_address(
+        from..end + zone_length(bytes, end),
+        octets.into(),
+    ))
 }
 
 /// Finds an IPv6 address that is no part of a longer word: `probe::udp` has none.
@@ -95,7 +98,10 @@ fn version_6(text: &str, from: usize) -> Option<Address> {
     let mut ends = (from + 2..=from + longest).rev().filter(is_end);
     let parsed = |end: usize| Some((end, text[from..end].parse::<Ipv6Addr>().ok()?));
     let (end, address) = ends.find_map(parsed)?;
-    Some(of_ip(from..end + zone_length(bytes, end), address.into()))
+    Some(ip_address(
+        from..end + zone_length(bytes, end),
+        address.into(),
+    ))
 }
 
 /// Bytes of the zone after an address: `%eth0`.
@@ -135,7 +141,7 @@ fn find_hardware_address(text: &str, from: usize) -> Option<Address> {
 }
 
 /// Makes the address found at this place; loopback and "any" are common to all hosts.
-fn of_ip(place: Range<usize>, address: IpAddr) -> Address {
+fn ip_address(place: Range<usize>, address: IpAddr) -> Address {
     let address = address.to_canonical();
     Address {
         place,

@@ -29,7 +29,7 @@ pub fn is_mendable(stage: Stage) -> bool {
 }
 
 /// The stage that held the connection most, of times in stages over `life_ns`.
-pub fn of_stages(stages: &[(Stage, u64)], life_ns: u64) -> Option<Stage> {
+pub fn worst_stage(stages: &[(Stage, u64)], life_ns: u64) -> Option<Stage> {
     let mendable = stages.iter().filter(|(stage, _)| is_mendable(*stage));
     greatest_hold(mendable.copied(), life_ns)
 }
@@ -55,15 +55,15 @@ mod tests {
             (Stage::Nagle, 4_000_000_000),
             (Stage::DelayedAck, 6_000_000_000),
         ];
-        assert_eq!(of_stages(&stages, MINUTE_NS), Some(Stage::DelayedAck));
-        assert_eq!(of_stages(&stages[..2], MINUTE_NS), None);
+        assert_eq!(worst_stage(&stages, MINUTE_NS), Some(Stage::DelayedAck));
+        assert_eq!(worst_stage(&stages[..2], MINUTE_NS), None);
     }
 
     #[test]
     fn small_harm_gives_no_verdict() {
-        let held = |ns| of_stages(&[(Stage::SendBuffer, ns)], MINUTE_NS);
+        let held = |ns| worst_stage(&[(Stage::SendBuffer, ns)], MINUTE_NS);
         assert_eq!(held(2_900_000_000), None);
         assert_eq!(held(3_100_000_000), Some(Stage::SendBuffer));
-        assert_eq!(of_stages(&[], MINUTE_NS), None);
+        assert_eq!(worst_stage(&[], MINUTE_NS), None);
     }
 }

@@ -188,7 +188,7 @@ fn evidence(recording: &Recording, judging: DiagnosisOptions) -> Evidence {
     }
     let mut lives = Lifespans::default();
     recording.feed(TableId::ALL, &mut [&mut lives]);
-    evidence.of_longest(&lives, judging.max_connections)
+    evidence.keep_longest(&lives, judging.max_connections)
 }
 
 /// Finds the calls before the slow waits that a report with this limit lists. Reads three tables

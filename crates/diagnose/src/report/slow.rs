@@ -68,12 +68,12 @@ impl SlowMessages {
     pub fn from_report(report: &TailReport) -> Vec<Self> {
         let groups = report.groups.iter();
         groups
-            .filter_map(|group| Self::of_group(report.tail.clone(), group))
+            .filter_map(|group| Self::from_group(report.tail.clone(), group))
             .collect()
     }
 
     /// Returns the summary of slow messages of a group; None if it has none.
-    fn of_group(tail: String, group: &TailGroup) -> Option<Self> {
+    fn from_group(tail: String, group: &TailGroup) -> Option<Self> {
         let causes = group.causes.iter().filter(|it| it.first > 0);
         let causes: Vec<SlowCause> = causes.take(CAUSES).map(SlowCause::from_cause).collect();
         let deviations_ns = group.explained.iter().map(|it| it.deviation_ns.max(0.0));

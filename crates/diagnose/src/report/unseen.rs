@@ -23,13 +23,13 @@ pub fn why_unseen(
     let mut sentences = Vec::new();
     if !used.is_empty() {
         let is_only = tcp_open == 0 && listening == 0;
-        sentences.push(of_used(&used, coverage, is_only));
+        sentences.push(describe_used(&used, coverage, is_only));
     }
     match listening {
         0 if !used.is_empty() => {}
         0 if tcp_open > 0 => sentences
             .push("The TCP sockets of the recorded processes had no connection.".to_owned()),
-        0 => sentences.push(of_open(&open, are_counted)),
+        0 => sentences.push(describe_open(&open, are_counted)),
         1 => sentences.push("One TCP socket listened, and no client connected.".to_owned()),
         some => sentences.push(format!(
             "{} TCP sockets listened, and no client connected.",
@@ -63,7 +63,7 @@ pub fn has_other_sockets(sockets: &[SocketKind], coverage: &[Coverage]) -> bool 
 }
 
 /// Bytes moved over these, and no others but TCP.
-fn of_used(used: &[&SocketKind], coverage: &[Coverage], only: bool) -> String {
+fn describe_used(used: &[&SocketKind], coverage: &[Coverage], only: bool) -> String {
     let facts: Vec<String> = used
         .iter()
         .map(|line| {
@@ -104,7 +104,7 @@ fn of_used(used: &[&SocketKind], coverage: &[Coverage], only: bool) -> String {
 }
 
 /// Returns the text on open sockets on which no byte was seen to move.
-fn of_open(open: &[&SocketKind], are_counted: bool) -> String {
+fn describe_open(open: &[&SocketKind], are_counted: bool) -> String {
     let facts: Vec<String> = open
         .iter()
         .map(|line| quantity(line.open, &format!("{} socket", title(&line.kind))))

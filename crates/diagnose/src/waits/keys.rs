@@ -58,7 +58,7 @@ impl ObjectKey {
     }
 
     /// Returns the object that a thread polled without waiting.
-    pub fn of_spin(rows: &Spins, row: usize) -> Self {
+    pub fn from_spin(rows: &Spins, row: usize) -> Self {
         Self::from_fields(&ObjectFields {
             kind: rows.kind[row],
             pid: rows.pid[row],

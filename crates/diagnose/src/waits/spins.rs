@@ -23,7 +23,7 @@ impl WaitTable {
     /// Adds the time that a thread spun on a lock.
     fn add_spin(&mut self, rows: &Spins, row: usize) {
         let (pid, tid, time_ns) = (rows.pid[row], rows.tid[row], rows.time_ns[row]);
-        let object = self.objects.number(ObjectKey::of_spin(rows, row));
+        let object = self.objects.number(ObjectKey::from_spin(rows, row));
         let filter = &self.filter;
         let passes = (self.span.0..=self.span.1).contains(&time_ns)
             && filter.pid.is_none_or(|wanted| wanted == pid)

@@ -274,7 +274,7 @@ impl Frame {
 
 impl LockKind {
     /// Returns the kind of lock that a function waits for; None if it is none.
-    fn of_function(function: &str) -> Option<Self> {
+    fn from_function(function: &str) -> Option<Self> {
         let known = LOCK_FUNCTIONS
             .iter()
             .find(|(part, _)| function.contains(part));
@@ -329,7 +329,7 @@ impl WaitStack {
             .frames
             .iter()
             .filter_map(|frame| frame.function.as_deref());
-        names.take(LOCK_FRAMES).find_map(LockKind::of_function)
+        names.take(LOCK_FRAMES).find_map(LockKind::from_function)
     }
 
     /// Returns whether the stack is within a function with one of these texts in its name.
@@ -413,7 +413,7 @@ fn shorten_name(function: &str) -> String {
     if function.contains("operator") {
         return function.to_owned();
     }
-    let name = without_types(&of_rust_type(function));
+    let name = without_types(&shorten_rust_type(function));
     let parts: Vec<&str> = name.split("::").filter(|part| !part.is_empty()).collect();
     match parts.get(parts.len().saturating_sub(PATH_PARTS)..) {
         Some(kept) if !kept.is_empty() => kept.join("::"),
@@ -422,7 +422,7 @@ fn shorten_name(function: &str) -> String {
 }
 
 /// Shortens `<a::Type as Trait>::method` and `<a::Type>::method` to `a::Type::method`.
-fn of_rust_type(function: &str) -> String {
+fn shorten_rust_type(function: &str) -> String {
     let mut depth = 0;
     let end = function.char_indices().find(|(_, c)| {
         depth += i32::from(*c == '<') - i32::from(*c == '>');

@@ -28,13 +28,13 @@ impl<'a> ObjectTitles<'a> {
     }
 
     /// Returns the object of each wait, as the report of waits by object names it, without the use of a futex.
-    pub fn of_waits(&mut self, rows: &Waits) -> Vec<String> {
+    pub fn wait_titles(&mut self, rows: &Waits) -> Vec<String> {
         let keys = (0..rows.len()).map(|row| ObjectKey::from_wait(rows, row));
-        keys.map(|key| self.of_object(key)).collect()
+        keys.map(|key| self.object_title(key)).collect()
     }
 
     /// Returns the title of an object; makes it once.
-    fn of_object(&mut self, key: ObjectKey) -> String {
+    fn object_title(&mut self, key: ObjectKey) -> String {
         let title = self.titles.entry(key).or_insert_with(|| {
             let title = self.names.object(key).title();
             let number = self.namesakes.entry(title.clone()).or_default();

@@ -90,8 +90,8 @@ pub fn parse(head: PacketHead, data: &[u8]) -> Result<Segment, &'static str> {
         link::ETHERNET => packet.parse_ethernet(data),
         kind if link::RAW.contains(&kind) => packet.parse_ip(data),
         link::NULL | link::LOOP => packet.parse_ip(bytes_after(data, 4)?),
-        link::LINUX_SLL => packet.of_type(read_u16(data, 14)?, bytes_after(data, 16)?),
-        link::LINUX_SLL2 => packet.of_type(read_u16(data, 0)?, bytes_after(data, 20)?),
+        link::LINUX_SLL => packet.parse_type(read_u16(data, 14)?, bytes_after(data, 16)?),
+        link::LINUX_SLL2 => packet.parse_type(read_u16(data, 0)?, bytes_after(data, 20)?),
         _ => Err("of a link type that whylat does not read"),
     }
 }
@@ -122,11 +122,11 @@ struct Packet {
 impl Packet {
     /// Reads an Ethernet frame down to its TCP segment; the error says why it has none.
     fn parse_ethernet(self, data: &[u8]) -> Result<Segment, &'static str> {
-        self.of_type(read_u16(data, 12)?, bytes_after(data, 14)?)
+        self.parse_type(read_u16(data, 12)?, bytes_after(data, 14)?)
     }
 
     /// Reads what an EtherType announces; skips VLAN tags.
-    fn of_type(self, kind: u16, data: &[u8]) -> Result<Segment, &'static str> {
+    fn parse_type(self, kind: u16, data: &[u8]) -> Result<Segment, &'static str> {
         let (mut kind, mut data) = (kind, data);
         for _ in 0..TAGS_MOST {
             if !ether_type::VLAN.contains(&kind) {
@@ -201,7 +201,7 @@ impl Packet {
             return Err("GRE of a version that whylat does not read");
         }
         let inner = bytes_after(data, 4 + 4 * optional)?;
-        self.within_tunnel()?.of_type(read_u16(data, 2)?, inner)
+        self.within_tunnel()?.parse_type(read_u16(data, 2)?, inner)
     }
 
     /// Reads a VXLAN packet (RFC 7348) and the frame in the tunnel.

@@ -45,7 +45,7 @@ struct Interface {
 
 impl Interface {
     /// Returns the interface of a pcap file, which has only one.
-    fn of_file(header: &PcapHeader) -> Self {
+    fn from_header(header: &PcapHeader) -> Self {
         Self {
             link: header.network,
             steps_per_s: match header.is_nanosecond_precision() {
@@ -180,7 +180,7 @@ impl PacketReader {
         };
         let head = match &block {
             PcapBlockOwned::LegacyHeader(header) => {
-                self.interfaces = vec![Interface::of_file(header)];
+                self.interfaces = vec![Interface::from_header(header)];
                 None
             }
             PcapBlockOwned::Legacy(packet) => self.interfaces.first().map(|interface| {
@@ -194,7 +194,7 @@ impl PacketReader {
                 )
             }),
             PcapBlockOwned::NG(block) => {
-                of_block(block, &mut self.interfaces, &mut self.dropped, self.last_ns)
+                read_block(block, &mut self.interfaces, &mut self.dropped, self.last_ns)
             }
         };
         let Some((time_ns, interface, wire_bytes, data)) = head else {
@@ -216,7 +216,7 @@ impl PacketReader {
 type BlockPacket<'a> = (u64, Interface, u32, &'a [u8]);
 
 /// Returns the packet of a block; None if the block describes interfaces or is unknown.
-fn of_block<'a>(
+fn read_block<'a>(
     block: &'a Block<'_>,
     interfaces: &mut Vec<Interface>,
     dropped: &mut u64,

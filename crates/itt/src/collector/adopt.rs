@@ -131,7 +131,7 @@ impl Adoption<'_> {
         let text = unsafe { string_bytes(metadata.text) };
         let text = text.as_deref().unwrap_or_default();
         let definition =
-            Definition::of_context(counter.id(), metadata.context_type, metadata.number, text);
+            Definition::from_context(counter.id(), metadata.context_type, metadata.number, text);
         self.names.define(&self.collector.region, definition);
     }
 

@@ -29,7 +29,12 @@ impl Definition {
     }
 
     /// Makes the definition of a counter's context.
-    pub(crate) fn of_context(counter: u32, context_type: c_int, number: u64, text: &[u8]) -> Self {
+    pub(crate) fn from_context(
+        counter: u32,
+        context_type: c_int,
+        number: u64,
+        text: &[u8],
+    ) -> Self {
         let detail = u8::try_from(context_type).unwrap_or(0);
         let head = RecordHead::with(RecordCode::CounterContext, detail, counter);
         Self::new(head).word(number).text(text)

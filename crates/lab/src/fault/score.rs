@@ -68,7 +68,7 @@ impl Score {
         let planted: BTreeSet<NamedFinding> = claims.keys().cloned().collect();
         let mut also_true = suffered_findings(truth);
         also_true.extend(lacks_of_cpu(truth));
-        also_true.extend(of_workloads(truth));
+        also_true.extend(true_of_workloads(truth));
         let is_beside = |named: &&NamedFinding| {
             let is_answer = answers.contains(&named.0.as_str());
             !is_answer && !planted.contains(*named) && !also_true.contains(*named)
@@ -168,8 +168,8 @@ fn is_as_claimed(finding: &Value, claim: &Value) -> bool {
 }
 
 /// Returns findings that are true of the workload itself: a client asks one request after another.
-fn of_workloads(truth: &Value) -> BTreeSet<NamedFinding> {
-    let mut also_true = of_others(truth);
+fn true_of_workloads(truth: &Value) -> BTreeSet<NamedFinding> {
+    let mut also_true = true_of_others(truth);
     for pair in list_values(truth, "roles") {
         let clients = || list_values(pair, "clients");
         let addresses: BTreeSet<&str> = clients()
@@ -191,7 +191,7 @@ fn of_workloads(truth: &Value) -> BTreeSet<NamedFinding> {
 }
 
 /// Returns findings that are true of the programs beside the workload, each of its process.
-fn of_others(truth: &Value) -> BTreeSet<NamedFinding> {
+fn true_of_others(truth: &Value) -> BTreeSet<NamedFinding> {
     let others = list_values(truth, "beside").filter_map(|other| {
         let process = ScoredSubject::process(other["pid"].as_u64()?);
         let rules = list_values(other, "also_true").filter_map(Value::as_str);
@@ -378,7 +378,7 @@ mod tests {
         assert_eq!(score(&report("cpu_contention", "warning", 1, 200)), (0, 1));
     }
     /// Makes a report with one finding on requests.
-    fn of_requests(rule: &str, pid: u64, role: &str) -> Value {
+    fn request_report(rule: &str, pid: u64, role: &str) -> Value {
         json!({
             "findings": [{
                 "rule": rule, "severity": "warning", "from_ns": 100, "until_ns": 200,
@@ -401,14 +401,14 @@ mod tests {
             let score = Score::new(&truth, report, &[]);
             (score.found.len(), score.beside.len())
         };
-        assert_eq!(score(&of_requests("timer_wait", 7, "server")), (1, 0));
-        assert_eq!(score(&of_requests("timer_wait", 8, "server")), (0, 0));
-        assert_eq!(score(&of_requests("timer_wait", 7, "client")), (0, 1));
+        assert_eq!(score(&request_report("timer_wait", 7, "server")), (1, 0));
+        assert_eq!(score(&request_report("timer_wait", 8, "server")), (0, 0));
+        assert_eq!(score(&request_report("timer_wait", 7, "client")), (0, 1));
     }
 
     #[test]
     fn lack_of_cpu_of_requests_is_one_of_their_sockets() {
-        let mut report = of_requests("cpu_contention", 7, "server");
+        let mut report = request_report("cpu_contention", 7, "server");
         report["findings"][0]["subject"]["ids"] = json!([2]);
         let claims = json!([{ "rule": "cpu_contention", "from_ns": 100, "until_ns": 200, "connections": [{ "cookie": 2 }] }]);
         let truth = json!({ "expected": claims, "roles": [] });
@@ -437,7 +437,7 @@ mod tests {
     #[test]
     fn claims_of_the_workload_are_expected() {
         let mut truth = truth();
-        let report = of_requests("serial_round_trips", 9, "client");
+        let report = request_report("serial_round_trips", 9, "client");
         let beside = |truth: &Value| Score::new(truth, &report, &[]).beside.len();
         assert_eq!(beside(&truth), 1);
         truth["roles"][0]["clients"][0]["also_true"] = json!(["serial_round_trips"]);

@@ -77,7 +77,7 @@ impl Probe for BusyPolls {
         levels.waits
     }
 
-    fn is_missed(&self) -> bool {
+    fn needs_bpf(&self) -> bool {
         true
     }
 

@@ -50,7 +50,7 @@ impl Probe for Calls {
         levels.logs_calls()
     }
 
-    fn is_missed(&self) -> bool {
+    fn needs_bpf(&self) -> bool {
         true
     }
 
@@ -73,7 +73,7 @@ impl Probe for Calls {
             count = kernel.batches(batches, |it: &call_batch| it.batch)?;
         }
         let refused = kernel.refused_runs_at(SEND_END)? + kernel.refused_runs_at(RECEIVE_END)?;
-        count.miss(REENTERED, refused);
+        count.add_unmade(REENTERED, refused);
         Ok(count)
     }
 

@@ -37,7 +37,7 @@ impl Probe for DnsWaits {
         levels.waits
     }
 
-    fn is_missed(&self) -> bool {
+    fn needs_bpf(&self) -> bool {
         true
     }
 

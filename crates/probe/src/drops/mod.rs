@@ -115,7 +115,7 @@ impl Probe for Drops {
         !levels.summaries
     }
 
-    fn is_missed(&self) -> bool {
+    fn needs_bpf(&self) -> bool {
         true
     }
 

@@ -119,7 +119,7 @@ mod tests {
     }
 
     /// Makes a qdisc with these candidates for the child that dropped.
-    fn of_children(names: &[&str], count: u16) -> drop_qdisc {
+    fn with_children(names: &[&str], count: u16) -> drop_qdisc {
         let mut qdisc = level(0, 10, 15_140);
         let candidates = qdisc.candidates.iter_mut().zip(names);
         candidates.for_each(|(to, name)| *to = kind(name));
@@ -129,7 +129,7 @@ mod tests {
 
     #[test]
     fn children_that_dropped_are_named_once_and_others_are_mentioned() {
-        let kinds = |names, count| candidate_kinds(&of_children(names, count));
+        let kinds = |names, count| candidate_kinds(&with_children(names, count));
         assert_eq!(kinds(&["pfifo", "bfifo", "pfifo"], 3), ["bfifo", "pfifo"]);
         let many = ["fq", "fq", "fq", "fq"];
         assert_eq!(kinds(&many, 4), ["fq"]);

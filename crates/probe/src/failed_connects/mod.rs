@@ -27,7 +27,7 @@ impl Probe for FailedConnects {
         Some(TableId::FailedConnect)
     }
 
-    fn is_missed(&self) -> bool {
+    fn needs_bpf(&self) -> bool {
         true
     }
 

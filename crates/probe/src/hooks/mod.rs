@@ -314,5 +314,5 @@ pub fn accounts() -> impl Iterator<Item = ProbeAccount> {
 /// Returns the probes of this detail that are missing if no BPF program can be loaded.
 pub fn missed_without_bpf(detail: Detail) -> impl Iterator<Item = &'static str> {
     let asked = PROBES.iter().filter(move |probe| probe.detail() <= detail);
-    asked.filter(|it| it.is_missed()).map(|it| it.name())
+    asked.filter(|it| it.needs_bpf()).map(|it| it.name())
 }

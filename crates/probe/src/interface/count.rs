@@ -36,16 +36,16 @@ pub struct ProbeCount {
 
 impl ProbeCount {
     /// Adds lost records that `produced` counts already.
-    pub fn lose(&mut self, cause: &'static str, records: u64) {
+    pub fn add_lost(&mut self, cause: &'static str, records: u64) {
         if records > 0 {
             *self.lost.entry(cause).or_default() += records;
         }
     }
 
     /// Adds records that could not be made, and so are not in `produced` yet.
-    pub fn miss(&mut self, cause: &'static str, records: u64) {
+    pub fn add_unmade(&mut self, cause: &'static str, records: u64) {
         self.produced += records;
-        self.lose(cause, records);
+        self.add_lost(cause, records);
     }
 
     /// Adds the records of another count.
@@ -58,7 +58,7 @@ impl ProbeCount {
         self.produced += produced;
         self.filtered += filtered;
         for (cause, records) in lost {
-            self.lose(cause, records);
+            self.add_lost(cause, records);
         }
     }
 }
@@ -133,7 +133,7 @@ impl<'a> KernelCounts<'a> {
         let mut all = ProbeCount::default();
         for count in per_cpu::<wire::record_count>(&self.skel.maps.record_counts, kind.0)? {
             all.produced += count.produced;
-            all.lose(RING_FULL, count.lost_ring_full);
+            all.add_lost(RING_FULL, count.lost_ring_full);
         }
         Ok(all)
     }
@@ -149,8 +149,8 @@ impl<'a> KernelCounts<'a> {
             for counted in per_cpu::<T>(map, key)? {
                 let counted = batch(&counted);
                 all.produced += counted.produced;
-                all.lose(RING_FULL, counted.lost_ring_full);
-                all.miss(REENTERED, counted.lost_flushed);
+                all.add_lost(RING_FULL, counted.lost_ring_full);
+                all.add_unmade(REENTERED, counted.lost_flushed);
             }
         }
         Ok(all)

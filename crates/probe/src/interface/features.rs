@@ -97,7 +97,7 @@ pub(crate) const fn tracepoint(name: &'static str, since: &'static str) -> Trace
 }
 
 /// Makes a function of the socket layer in place of a tracepoint; its program has its name.
-const fn of_sockets(
+const fn socket_function(
     name: &'static str,
     parameters: usize,
     tracepoint: &'static str,
@@ -113,7 +113,7 @@ const fn of_sockets(
 }
 
 /// Returns a function of TCP.
-const fn of_tcp(
+const fn tcp_function(
     name: &'static str,
     parameters: usize,
     tracepoint: &'static str,
@@ -130,19 +130,19 @@ const fn of_tcp(
 
 /// All of one family stand in for a tracepoint together, or none. Functions of TCP do where those of IP are not there.
 pub(crate) const FUNCTIONS: [Function; 13] = [
-    of_sockets("inet_sendmsg", 3, SEND_END, SocketFamily::Inet),
-    of_sockets("inet6_sendmsg", 3, SEND_END, SocketFamily::Inet),
-    of_tcp("tcp_sendmsg", 3, SEND_END, "tcp_sendmsg"),
-    of_sockets("unix_stream_sendmsg", 3, SEND_END, SocketFamily::Unix),
-    of_sockets("unix_seqpacket_sendmsg", 3, SEND_END, SocketFamily::Unix),
-    of_sockets("inet_recvmsg", 4, RECEIVE_END, SocketFamily::Inet),
-    of_sockets("inet6_recvmsg", 4, RECEIVE_END, SocketFamily::Inet),
-    of_tcp("tcp_recvmsg", 5, RECEIVE_END, "tcp_recvmsg"),
-    of_tcp("tcp_recvmsg", 6, RECEIVE_END, "tcp_recvmsg_nonblock"),
-    of_sockets("unix_stream_recvmsg", 4, RECEIVE_END, SocketFamily::Unix),
-    of_sockets("unix_seqpacket_recvmsg", 4, RECEIVE_END, SocketFamily::Unix),
-    of_tcp("sock_def_readable", 1, "sk_data_ready", "sock_def_readable"),
-    of_tcp(
+    socket_function("inet_sendmsg", 3, SEND_END, SocketFamily::Inet),
+    socket_function("inet6_sendmsg", 3, SEND_END, SocketFamily::Inet),
+    tcp_function("tcp_sendmsg", 3, SEND_END, "tcp_sendmsg"),
+    socket_function("unix_stream_sendmsg", 3, SEND_END, SocketFamily::Unix),
+    socket_function("unix_seqpacket_sendmsg", 3, SEND_END, SocketFamily::Unix),
+    socket_function("inet_recvmsg", 4, RECEIVE_END, SocketFamily::Inet),
+    socket_function("inet6_recvmsg", 4, RECEIVE_END, SocketFamily::Inet),
+    tcp_function("tcp_recvmsg", 5, RECEIVE_END, "tcp_recvmsg"),
+    tcp_function("tcp_recvmsg", 6, RECEIVE_END, "tcp_recvmsg_nonblock"),
+    socket_function("unix_stream_recvmsg", 4, RECEIVE_END, SocketFamily::Unix),
+    socket_function("unix_seqpacket_recvmsg", 4, RECEIVE_END, SocketFamily::Unix),
+    tcp_function("sock_def_readable", 1, "sk_data_ready", "sock_def_readable"),
+    tcp_function(
         "tcp_sendmsg_locked",
         3,
         "tcp_sendmsg_locked",

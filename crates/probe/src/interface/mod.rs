@@ -95,8 +95,8 @@ pub(crate) trait Probe: Sync {
         true
     }
 
-    /// Returns whether the probe is missing if no BPF program can be loaded.
-    fn is_missed(&self) -> bool {
+    /// Returns whether the probe is off if no BPF program can be loaded.
+    fn needs_bpf(&self) -> bool {
         false
     }
 

@@ -32,7 +32,7 @@ impl Probe for Inventory {
         Some(TableId::Connection)
     }
 
-    fn is_missed(&self) -> bool {
+    fn needs_bpf(&self) -> bool {
         true
     }
 
@@ -47,9 +47,9 @@ impl Probe for Inventory {
     fn count(&self, kernel: &KernelCounts<'_>) -> Result<ProbeCount, HooksError> {
         let mut count = kernel.records(record_kind::RECORD_SOCKET_SEEN)?;
         if let Some(variables) = kernel.variables() {
-            count.miss("no_memory", variables.lost_socket_storage);
-            count.miss("processes_full", variables.lost_tasks);
-            count.miss("peers_full", variables.lost_peers);
+            count.add_unmade("no_memory", variables.lost_socket_storage);
+            count.add_unmade("processes_full", variables.lost_tasks);
+            count.add_unmade("peers_full", variables.lost_peers);
         }
         Ok(count)
     }

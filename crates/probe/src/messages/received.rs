@@ -54,7 +54,7 @@ impl Probe for ReceivedProbe {
         levels.messages
     }
 
-    fn is_missed(&self) -> bool {
+    fn needs_bpf(&self) -> bool {
         true
     }
 
@@ -88,7 +88,7 @@ impl Probe for ReceivedProbe {
         let mut count = kernel.batches(batches, |it: &received_batch| it.batch)?;
         let takes = &kernel.programs().handle_tcp_rcv_space_adjust;
         let refused = kernel.refused_runs_at(RECEIVE_END)? + kernel.refused_runs(&[takes])?;
-        count.miss(REENTERED, refused);
+        count.add_unmade(REENTERED, refused);
         Ok(count)
     }
 

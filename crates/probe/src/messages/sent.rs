@@ -62,10 +62,10 @@ impl Probe for SentProbe {
         }
         let batches = &kernel.maps().sent_batches;
         let mut count = kernel.batches(batches, |it: &sent_batch| it.batch)?;
-        count.miss(REENTERED, kernel.refused_runs_at(SEND_END)?);
+        count.add_unmade(REENTERED, kernel.refused_runs_at(SEND_END)?);
         // too many threads wait for room in one socket
         let lost = kernel.variables().map_or(0, |it| it.lost_sends);
-        count.miss("threads_waiting", lost);
+        count.add_unmade("threads_waiting", lost);
         Ok(count)
     }
 

@@ -49,14 +49,14 @@ pub(super) struct Interface {
 pub(super) fn find_interfaces() -> Vec<Interface> {
     let paths = netns::discover().map_or_else(|_| HashMap::new(), |found| found.paths);
     let opened = paths.values().filter_map(|path| Netns::open(path).ok());
-    let found = opened.filter_map(|netns| netns.run(|| of_namespace(netns.inode())).ok());
+    let found = opened.filter_map(|netns| netns.run(|| find_in_namespace(netns.inode())).ok());
     let mut all: Vec<Interface> = found.flatten().collect();
     all.sort_by_key(|found| (found.ptp, found.netns, found.ifindex));
     all
 }
 
 /// Returns the adapters of the calling thread's namespace.
-fn of_namespace(netns: u32) -> Vec<Interface> {
+fn find_in_namespace(netns: u32) -> Vec<Interface> {
     // any socket will do; it need not be bound, which it could not be where loopback is down
     let socket = socket(
         AddressFamily::Inet,

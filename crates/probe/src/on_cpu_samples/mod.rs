@@ -38,7 +38,7 @@ impl Probe for OnCpuSamples {
         levels.waits
     }
 
-    fn is_missed(&self) -> bool {
+    fn needs_bpf(&self) -> bool {
         true
     }
 

@@ -41,7 +41,7 @@ impl Probe for Preemptions {
         levels.waits
     }
 
-    fn is_missed(&self) -> bool {
+    fn needs_bpf(&self) -> bool {
         true
     }
 
@@ -66,7 +66,7 @@ impl Probe for Preemptions {
         let mut count = kernel.records(record_kind::RECORD_PREEMPTION_SEEN)?;
         if kernel.levels.waits {
             let refused = kernel.refused_runs(&[&kernel.programs().handle_sched_switch])?;
-            count.miss(REENTERED, refused);
+            count.add_unmade(REENTERED, refused);
         }
         Ok(count)
     }

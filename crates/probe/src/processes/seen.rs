@@ -51,7 +51,7 @@ impl Probe for Processes {
         let kernel = kernel.records(record_kind::RECORD_PROGRAM_SEEN)?;
         let mut count = ProbeCount::default();
         for (cause, records) in kernel.lost {
-            count.miss(cause, records);
+            count.add_unmade(cause, records);
         }
         Ok(count)
     }

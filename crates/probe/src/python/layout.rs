@@ -99,18 +99,18 @@ const OFFSET_MOST: u64 = 32_000;
 
 impl Layout {
     /// Returns the offsets of version 3.`minor`. `runtime`: what the file has of `_PyRuntime`.
-    pub(super) fn of_version(minor: u32, runtime: &[u8]) -> Option<Self> {
+    pub(super) fn from_version(minor: u32, runtime: &[u8]) -> Option<Self> {
         match minor {
             8..=10 => Some(OBJECTS),
             11 => Some(PYTHON_3_11),
             12 => Some(PYTHON_3_12),
-            13 | 14 => Self::of_table(minor, runtime),
+            13 | 14 => Self::from_table(minor, runtime),
             _ => None,
         }
     }
 
     /// Reads the layout of an interpreter from its `_Py_DebugOffsets`.
-    fn of_table(minor: u32, runtime: &[u8]) -> Option<Self> {
+    fn from_table(minor: u32, runtime: &[u8]) -> Option<Self> {
         let word = |at: usize| {
             let bytes = runtime.get(at * 8..at * 8 + 8)?;
             Some(u64::from_ne_bytes(bytes.try_into().ok()?))
@@ -249,7 +249,7 @@ mod tests {
 
     #[test]
     fn field_offsets_are_read_from_the_interpreter() {
-        let layout = Layout::of_version(13, &table_3_13()).expect("a layout");
+        let layout = Layout::from_version(13, &table_3_13()).expect("a layout");
         let expected = Layout {
             interpreters_head: 632,
             interpreter_next: 7264,
@@ -266,16 +266,16 @@ mod tests {
     fn impossible_offsets_are_refused() {
         let table = table_3_13();
         for cut in 0..table.len() - 5 * 8 {
-            assert_eq!(Layout::of_version(13, &table[..cut]), None, "{cut}");
+            assert_eq!(Layout::from_version(13, &table[..cut]), None, "{cut}");
         }
-        assert_eq!(Layout::of_version(14, &table), None, "of another version");
+        assert_eq!(Layout::from_version(14, &table), None, "of another version");
         for at in [0, 16, 5 * 8 + 3, 29 * 8 + 6, 35 * 8 + 7] {
             let mut table = table.clone();
             table[at] = 0xff;
-            assert_eq!(Layout::of_version(13, &table), None, "{at}");
+            assert_eq!(Layout::from_version(13, &table), None, "{at}");
         }
         for minor in [7, 15] {
-            assert_eq!(Layout::of_version(minor, &table), None, "{minor}");
+            assert_eq!(Layout::from_version(minor, &table), None, "{minor}");
         }
     }
 }

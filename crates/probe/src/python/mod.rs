@@ -158,7 +158,7 @@ pub(crate) fn find(
         Some((found.address(), found.size()))
     };
     let (address, size) = symbol(RUNTIME)?;
-    let layout = Layout::of_version(minor, data(&elf, address, size).unwrap_or_default())?;
+    let layout = Layout::from_version(minor, data(&elf, address, size).unwrap_or_default())?;
     let evaluate = symbol(EVALUATE).map(|(at, size)| {
         let start = base.wrapping_add(at);
         start..start.saturating_add(size)

@@ -74,7 +74,7 @@ impl Probe for StackFrames {
     fn count(&self, kernel: &KernelCounts<'_>) -> Result<ProbeCount, HooksError> {
         let mut count = ProbeCount::default();
         let lost = kernel.variables().map_or(0, |it| it.stacks_lost);
-        count.miss(RING_FULL, lost);
+        count.add_unmade(RING_FULL, lost);
         Ok(count)
     }
 

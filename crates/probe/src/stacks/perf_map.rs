@@ -113,7 +113,7 @@ impl CodeName {
     pub(super) fn parse(name: &str) -> Self {
         let of_v8 = V8_KINDS.iter().find_map(|kind| name.strip_prefix(kind));
         if let Some(rest) = of_v8 {
-            return Self::of_v8(rest.trim_start_matches(['*', '~', '^', '+']));
+            return Self::from_v8(rest.trim_start_matches(['*', '~', '^', '+']));
         }
         if let Some((function, source)) =
             name.strip_prefix("py::").and_then(|it| it.split_once(':'))
@@ -132,7 +132,7 @@ impl CodeName {
     }
 
     /// Splits a name of V8: `name file:line:column`; the name may be empty.
-    fn of_v8(name: &str) -> Self {
+    fn from_v8(name: &str) -> Self {
         let (function, place) = name.split_once(' ').unwrap_or((name, ""));
         let mut parts = place.rsplitn(3, ':');
         let (_column, line, file) = (parts.next(), parts.next(), parts.next());

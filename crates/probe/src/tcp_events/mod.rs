@@ -36,7 +36,7 @@ impl Probe for TcpEvents {
         levels.calls || !levels.summaries
     }
 
-    fn is_missed(&self) -> bool {
+    fn needs_bpf(&self) -> bool {
         true
     }
 
@@ -58,7 +58,7 @@ impl Probe for TcpEvents {
             &programs.handle_tcp_cong_state_set,
             &programs.handle_tcp_retransmit_skb,
         ])?;
-        count.miss(REENTERED, refused);
+        count.add_unmade(REENTERED, refused);
         Ok(count)
     }
 

@@ -36,7 +36,7 @@ impl Probe for TcpStages {
         levels.keeps_ledger()
     }
 
-    fn is_missed(&self) -> bool {
+    fn needs_bpf(&self) -> bool {
         true
     }
 

@@ -98,7 +98,7 @@ impl Probe for UdpFlows {
         levels.waits && levels.logs_calls()
     }
 
-    fn is_missed(&self) -> bool {
+    fn needs_bpf(&self) -> bool {
         true
     }
 

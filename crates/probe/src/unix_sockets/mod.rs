@@ -36,7 +36,7 @@ impl Probe for UnixSockets {
         levels.waits && levels.logs_calls()
     }
 
-    fn is_missed(&self) -> bool {
+    fn needs_bpf(&self) -> bool {
         true
     }
 

@@ -61,7 +61,7 @@ impl Files {
     ///
     /// # Errors
     /// When there is no such program.
-    pub fn of_command(program: &OsStr, user: Option<User>) -> io::Result<Self> {
+    pub fn from_command(program: &OsStr, user: Option<User>) -> io::Result<Self> {
         let command = find_program(program)?;
         let mut path = command.clone();
         for _ in 0..MOST_SCRIPTS {
@@ -85,7 +85,7 @@ impl Files {
     }
 
     /// Returns the executable files that these processes have mapped.
-    pub fn of_processes(pids: &[u32]) -> Self {
+    pub fn from_processes(pids: &[u32]) -> Self {
         let mut all = Self::default();
         for pid in pids {
             match std::fs::read(format!("/proc/{pid}/maps")) {
@@ -209,12 +209,12 @@ mod tests {
 
     #[test]
     fn programs_are_found_with_their_libraries() {
-        let files = Files::of_command(OsStr::new("sh"), None).unwrap();
+        let files = Files::from_command(OsStr::new("sh"), None).unwrap();
         assert!(files.files[0].shown.ends_with("sh"), "{files:?}");
         let is_libc = |file: &Binary| file.shown.to_string_lossy().contains("libc.");
         assert!(files.files.iter().any(is_libc), "{files:?}");
         assert!(files.gaps.is_empty() && files.script.is_none(), "{files:?}");
-        let none = Files::of_command(OsStr::new("no-such-program"), None).unwrap_err();
+        let none = Files::from_command(OsStr::new("no-such-program"), None).unwrap_err();
         assert_eq!(none.kind(), io::ErrorKind::NotFound);
     }
 
@@ -224,7 +224,7 @@ mod tests {
         for first in ["#!/bin/sh -e", "#! /usr/bin/env -S sh"] {
             let script = directory.path().join("script");
             std::fs::write(&script, format!("{first}\ntrue\n")).unwrap();
-            let files = Files::of_command(script.as_os_str(), None).unwrap();
+            let files = Files::from_command(script.as_os_str(), None).unwrap();
             assert!(files.files[0].shown.ends_with("sh"), "{files:?}");
             assert_eq!(files.script.as_ref(), Some(&script));
         }
@@ -232,10 +232,10 @@ mod tests {
 
     #[test]
     fn all_mapped_files_of_a_process_are_searched() {
-        let files = Files::of_processes(&[std::process::id()]);
+        let files = Files::from_processes(&[std::process::id()]);
         let own = std::env::current_exe().unwrap();
         assert!(files.files.contains(&Binary::at(&own)), "{files:?}");
-        let none = Files::of_processes(&[u32::MAX]);
+        let none = Files::from_processes(&[u32::MAX]);
         assert_eq!((none.files.len(), none.gaps.len()), (0, 1));
     }
 

@@ -46,7 +46,7 @@ impl Probe for Waits {
         levels.waits
     }
 
-    fn is_missed(&self) -> bool {
+    fn needs_bpf(&self) -> bool {
         true
     }
 
@@ -70,7 +70,7 @@ impl Probe for Waits {
         let batches = &kernel.maps().wait_batches;
         let mut count = kernel.batches(batches, |it: &wait_batch| it.batch)?;
         let refused = kernel.refused_runs(&[&kernel.programs().handle_sched_switch])?;
-        count.miss(REENTERED, refused);
+        count.add_unmade(REENTERED, refused);
         Ok(count)
     }
 

@@ -47,7 +47,7 @@ impl Probe for ZerocopySends {
         levels.logs_calls()
     }
 
-    fn is_missed(&self) -> bool {
+    fn needs_bpf(&self) -> bool {
         true
     }
 
@@ -75,7 +75,7 @@ impl Probe for ZerocopySends {
                 &programs.handle_inet_sk_error_report,
                 &programs.handle_io_uring_complete,
             ])?;
-            count.miss(REENTERED, refused);
+            count.add_unmade(REENTERED, refused);
         }
         Ok(count)
     }

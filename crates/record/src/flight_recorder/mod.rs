@@ -160,8 +160,8 @@ impl<'a> FlightRecorder<'a> {
         now_ns: u64,
         between: impl Fn(),
     ) -> RowSet {
-        let received = (0..received.len()).filter_map(|row| of_received(received.row(row)));
-        let sent = (0..sent.len()).filter_map(|row| of_sent(sent.row(row)));
+        let received = (0..received.len()).filter_map(|row| received_message(received.row(row)));
+        let sent = (0..sent.len()).filter_map(|row| sent_message(sent.row(row)));
         let wanted: Vec<(Message, Why)> = received
             .chain(sent)
             .filter_map(|message| Some((self.keep_reason(&message)?, message)))
@@ -369,7 +369,7 @@ fn window_row(
 }
 
 /// Returns a received message from its arrival on; None if its arrival was not seen.
-fn of_received(row: ReceivedMessage) -> Option<Message> {
+fn received_message(row: ReceivedMessage) -> Option<Message> {
     let from_ns = row.last_arrival_ns?;
     Some(Message {
         conn: row.conn,
@@ -385,7 +385,7 @@ fn of_received(row: ReceivedMessage) -> Option<Message> {
 }
 
 /// Returns a sent message from its call on; None if a needed timestamp is missing.
-fn of_sent(row: SentMessage) -> Option<Message> {
+fn sent_message(row: SentMessage) -> Option<Message> {
     let from_ns = row.call_ns?;
     let until_ns = row.driver_ns.map_or(row.done_ns, |at| at.max(row.done_ns));
     Some(Message {

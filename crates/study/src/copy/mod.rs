@@ -191,7 +191,7 @@ impl CopyOptions {
                 .output
                 .clone()
                 .unwrap_or_else(|| csv.with_extension("plots"));
-            return outputs::of_csv(csv, &directory, self.format == CopyFormat::Json);
+            return outputs::write_from_csv(csv, &directory, self.format == CopyFormat::Json);
         }
         let bed = match self.host {
             Some(server) => TestBed::remote(server)?,
@@ -212,7 +212,7 @@ impl CopyOptions {
             peer: self.peer,
         };
         study::measure_study(&mut journal, &bed, also)?;
-        outputs::of_journal(&journal, &directory, self.format == CopyFormat::Json)
+        outputs::write_from_journal(&journal, &directory, self.format == CopyFormat::Json)
     }
 
     /// Returns the plan of the study: variants, sizes, threads, rounds.

@@ -47,7 +47,7 @@ impl MachineFacts {
 ///
 /// # Errors
 /// When a file cannot be written.
-pub(super) fn of_journal(
+pub(super) fn write_from_journal(
     journal: &StudyJournal,
     directory: &Path,
     json: bool,
@@ -67,7 +67,7 @@ pub(super) fn of_journal(
 ///
 /// # Errors
 /// When the file is no such file, and when the directory is there already.
-pub(super) fn of_csv(path: &Path, directory: &Path, json: bool) -> Result<(), LabError> {
+pub(super) fn write_from_csv(path: &Path, directory: &Path, json: bool) -> Result<(), LabError> {
     // a file that is none is refused before anything is made
     read(path)?;
     let hint = "name another directory with -o";

@@ -18,12 +18,14 @@ pub(super) struct TrendDeparture<'a> {
 pub(super) fn largest_departure(rows: &[ResultRow]) -> Option<TrendDeparture<'_>> {
     let mut names: Vec<&str> = rows.iter().map(|row| row.variant.as_str()).collect();
     names.dedup();
-    let all = names.into_iter().filter_map(|name| of_variant(rows, name));
+    let all = names
+        .into_iter()
+        .filter_map(|name| variant_departure(rows, name));
     all.max_by(|a, b| a.ratio.ln().abs().total_cmp(&b.ratio.ln().abs()))
 }
 
 /// Returns the run that departs most from the trend of its variant; None with too few runs.
-fn of_variant<'a>(rows: &'a [ResultRow], name: &str) -> Option<TrendDeparture<'a>> {
+fn variant_departure<'a>(rows: &'a [ResultRow], name: &str) -> Option<TrendDeparture<'a>> {
     let own = rows.iter().filter(|row| row.variant == name);
     let own: Vec<(&ResultRow, f64)> = own
         .filter_map(|row| Some((row, row.get("latency").filter(|us| *us > 0.0)?.ln())))

@@ -99,11 +99,11 @@ impl ColumnCells {
             DataType::Int64 => widen_cells(array.as_primitive::<Int64Type>()),
             other => unreachable!("no table has cells of type {other}"),
         };
-        Self::of_numbers(numbers, keep)
+        Self::from_numbers(numbers, keep)
     }
 
     /// Makes the cells of whole numbers; reals if one does not fit into 64 bits.
-    fn of_numbers(numbers: Vec<Option<i128>>, keep: CellKind) -> Self {
+    fn from_numbers(numbers: Vec<Option<i128>>, keep: CellKind) -> Self {
         if keep == CellKind::Word {
             let words = numbers
                 .into_iter()

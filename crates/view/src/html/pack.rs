@@ -370,7 +370,7 @@ impl Packer<'_> {
         let mut titles = ObjectTitles::new(&names);
         let calls = BlockedCalls::read(recording);
         self.add_batches::<Wait>(recording, WAITS, |rows| {
-            let titles = titles.of_waits(rows).into_iter().map(Some).collect();
+            let titles = titles.wait_titles(rows).into_iter().map(Some).collect();
             let title = (&OBJECT_NAME, CellKind::Word, ColumnCells::Word(titles));
             let [bytes, sends] = calls.columns(rows);
             vec![title, bytes, sends]

@@ -10,7 +10,10 @@ use super::trace::{CounterUnit, CounterValue, TrackId, TrackKind};
 use super::tracks::TraceDrawing;
 
 /// Draws the counters of programs; those that only grow begin at zero.
-pub(super) fn of_programs(drawing: &mut TraceDrawing<'_>, recording: &Recording) -> io::Result<()> {
+pub(super) fn draw_programs(
+    drawing: &mut TraceDrawing<'_>,
+    recording: &Recording,
+) -> io::Result<()> {
     let mut counters: HashMap<Key, Running> = HashMap::new();
     for rows in recording.batches::<Counter>() {
         for row in 0..rows.len() {
@@ -119,7 +122,7 @@ impl CounterValue {
 }
 
 /// Draws RTT and congestion window of connections.
-pub(super) fn of_connections(
+pub(super) fn draw_connections(
     drawing: &mut TraceDrawing<'_>,
     recording: &Recording,
 ) -> io::Result<()> {

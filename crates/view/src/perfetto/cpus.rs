@@ -44,7 +44,7 @@ fn span(
     row: usize,
 ) -> io::Result<()> {
     let kind = rows.kind[row];
-    let name = span_name::of_activity(kind, rows.name[row].as_deref(), rows.tid[row]);
+    let name = span_name::activity_name(kind, rows.name[row].as_deref(), rows.tid[row]);
     let unseen = [
         ("begin_seen", rows.begin_seen[row]),
         ("end_seen", rows.end_seen[row]),

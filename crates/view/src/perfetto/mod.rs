@@ -50,8 +50,8 @@ pub fn write_trace(recording: &Recording, report: &Report, out: &mut dyn Write) 
     tasks::draw(&mut drawing, recording)?;
     waits::draw(&mut drawing, recording)?;
     messages::draw(&mut drawing, recording)?;
-    counters::of_programs(&mut drawing, recording)?;
-    counters::of_connections(&mut drawing, recording)?;
+    counters::draw_programs(&mut drawing, recording)?;
+    counters::draw_connections(&mut drawing, recording)?;
     drawing.trace.finish()
 }
 

@@ -61,7 +61,7 @@ fn draw_cpu(layout: &mut TextLayout, all: &[CpuActivity]) {
 
 /// Returns the name of an activity.
 fn title(activity: &CpuActivity) -> String {
-    span_name::of_activity(activity.kind, activity.name.as_deref(), activity.tid)
+    span_name::activity_name(activity.kind, activity.name.as_deref(), activity.tid)
 }
 
 /// Returns the duration as text; a span that was cut off took longer.

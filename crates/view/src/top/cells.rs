@@ -87,7 +87,7 @@ pub type ColumnWidths = Vec<(ListColumn, usize)>;
 const LEAST_WIDTH: usize = 80;
 
 /// Returns the columns of connections that fit; the bar and the addresses get the rest of the width.
-pub fn of_connections(width: usize) -> ColumnWidths {
+pub fn connection_widths(width: usize) -> ColumnWidths {
     let width = width.max(LEAST_WIDTH);
     // an IPv4 address with its port takes 21
     let mut columns = vec![
@@ -109,7 +109,7 @@ pub fn of_connections(width: usize) -> ColumnWidths {
 }
 
 /// Returns the columns of processes that fit.
-pub fn of_processes(width: usize) -> ColumnWidths {
+pub fn process_widths(width: usize) -> ColumnWidths {
     let width = width.max(LEAST_WIDTH);
     let mut columns = vec![
         (ListColumn::Mark, 1),
@@ -209,7 +209,7 @@ pub fn connection_cells(connection: &LiveConnection, columns: &ColumnWidths) -> 
 }
 
 /// Returns a row of the list of processes.
-pub fn of_process(one: &LiveProcess, columns: &ColumnWidths) -> Vec<StyledPiece> {
+pub fn process_cells(one: &LiveProcess, columns: &ColumnWidths) -> Vec<StyledPiece> {
     let number = |text: Option<String>| (Style::Plain, text.unwrap_or_else(|| "-".to_owned()));
     row_cells(columns, |column, width| match column {
         ListColumn::Mark => severity_mark(one.severity),
@@ -412,7 +412,7 @@ mod tests {
     #[test]
     fn columns_fill_the_line_exactly() {
         for width in [80, 81, 90, 100, 120, 160, 200, 300] {
-            for columns in [of_connections(width), of_processes(width)] {
+            for columns in [connection_widths(width), process_widths(width)] {
                 assert!(used_width(&columns) <= width, "{width}: {columns:?}");
                 assert_eq!(
                     Span::raw(headings(&columns, None, false)).width(),
@@ -422,12 +422,12 @@ mod tests {
         }
         assert_eq!(
             (
-                used_width(&of_connections(80)),
-                used_width(&of_processes(80))
+                used_width(&connection_widths(80)),
+                used_width(&process_widths(80))
             ),
             (80, 80)
         );
-        assert_eq!(used_width(&of_connections(40)), 80);
+        assert_eq!(used_width(&connection_widths(40)), 80);
     }
 
     #[test]

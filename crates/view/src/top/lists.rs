@@ -26,7 +26,7 @@ pub fn connection_list(
     room: ScreenSize,
     paint: StyleMapper,
 ) -> Vec<Line<'static>> {
-    let columns = cells::of_connections(room.0);
+    let columns = cells::connection_widths(room.0);
     top.set_rows(room.1.saturating_sub(1 + ABOUT));
     let rows = |place: usize| match live.connections.get(place) {
         Some(connection) => cells::connection_cells(connection, &columns),
@@ -53,10 +53,10 @@ pub fn process_list(
     room: ScreenSize,
     paint: StyleMapper,
 ) -> Vec<Line<'static>> {
-    let columns = cells::of_processes(room.0);
+    let columns = cells::process_widths(room.0);
     top.set_rows(room.1.saturating_sub(1 + ABOUT));
     let rows = |place: usize| match live.processes.get(place) {
-        Some(process) => cells::of_process(process, &columns),
+        Some(process) => cells::process_cells(process, &columns),
         None => Vec::new(),
     };
     let mut lines = draw_list(top, &columns, rows, room, paint);
@@ -275,7 +275,7 @@ fn format_time(ns: u64) -> String {
 
 /// Returns the first connections as text.
 pub fn text(live: &LiveReport, order: &ListOrder, limit: usize, options: &TextOptions) -> String {
-    let columns = cells::of_connections(options.width);
+    let columns = cells::connection_widths(options.width);
     let places = order.connections(live, None);
     let sums: String = super::totals::total_pieces(live, options.width)
         .into_iter()

@@ -59,7 +59,7 @@ fn split_styles(line: &str) -> Vec<StyledPiece> {
     for part in parts {
         let coded = part.strip_prefix('[').and_then(|part| part.split_once('m'));
         let (code, text) = coded.unwrap_or(("0", part));
-        pieces.push((Style::of_code(code), text.to_owned()));
+        pieces.push((Style::from_code(code), text.to_owned()));
     }
     pieces
 }

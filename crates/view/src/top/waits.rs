@@ -44,7 +44,7 @@ pub fn lines(
         paint.line(vec![label, (Style::Plain, text.trim_end().to_owned())])
     };
     if live.about.detail == "waits" {
-        let recorded = of_process(live, process).and_then(|it| it.waits.as_ref());
+        let recorded = find_process(live, process).and_then(|it| it.waits.as_ref());
         return match recorded {
             Some(waits) => shown(waits, room, line),
             None => vec![line("waits", "none has ended")],
@@ -63,7 +63,7 @@ pub fn lines(
 }
 
 /// Returns the live row of a process; None if it is not in the window.
-fn of_process<'a>(live: &'a LiveReport, process: Option<&Process>) -> Option<&'a LiveProcess> {
+fn find_process<'a>(live: &'a LiveReport, process: Option<&Process>) -> Option<&'a LiveProcess> {
     live.processes
         .iter()
         .find(|it| it.process.as_ref() == process)

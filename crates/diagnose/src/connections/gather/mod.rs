@@ -214,7 +214,7 @@ impl Evidence {
 
     /// Judges only the `most` connections that lasted longest: each takes about 7 kB. To be called
     /// before rows are added.
-    pub fn of_longest(mut self, lives: &Lifespans, most: usize) -> Self {
+    pub fn keep_longest(mut self, lives: &Lifespans, most: usize) -> Self {
         self.only = Some(lives.find_longest(most));
         self
     }

@@ -57,7 +57,7 @@ pub struct RateFall {
 
 impl RateFall {
     /// Reads the rates from the ledger. `None` without a best rate to compare with.
-    pub fn of_ledger(ledger: &TcpStage) -> Option<Self> {
+    pub fn from_ledger(ledger: &TcpStage) -> Option<Self> {
         let limited = RateInterval {
             length_ns: ledger.loss_limited_ns,
             bytes: ledger.loss_limited_bytes,
@@ -241,7 +241,7 @@ mod tests {
                 "loss_limited_ns": limited_ns, "loss_limited_bytes": 4_000_000, "loss_limited_retrans_bytes": 1_000_000,
                 "loss_limited_cwnd_byte_ms": 30_000 * 2_000, "best_rate_bytes_per_s": best,
             }));
-            RateFall::of_ledger(&ledger.expect("a ledger"))
+            RateFall::from_ledger(&ledger.expect("a ledger"))
         };
         let fell = fall(Some(5_000_000), 2 * SECOND).expect("a best");
         assert_eq!((fell.share, fell.cwnd_bytes), (0.6, 30_000.0));

@@ -174,7 +174,7 @@ fn congestion_control<'a>(case: &'a Case) -> Option<&'a str> {
 /// The fall of the rate under loss.
 fn rate_fall(case: &Case) -> Option<RateFall> {
     match case.ledger() {
-        Some(ledger) => RateFall::of_ledger(ledger),
+        Some(ledger) => RateFall::from_ledger(ledger),
         None => case
             .own
             .gathered

@@ -150,7 +150,7 @@ impl TimelineBuilder<'_> {
     /// next.
     fn wants_cpu(&mut self, role: TreeNode, from_ns: u64, until_ns: u64) {
         let mut at_ns = from_ns;
-        for on in self.spans.of_thread(self.message.tid, from_ns) {
+        for on in self.spans.thread_intervals(self.message.tid, from_ns) {
             if at_ns >= until_ns {
                 return;
             }

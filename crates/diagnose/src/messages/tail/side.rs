@@ -92,7 +92,7 @@ impl TailSide {
             )
         });
         for message in &self.messages {
-            let of_program = || labels.of_program(self.names.comm(message.pid));
+            let of_program = || labels.program_label(self.names.comm(message.pid));
             let program = *self.programs.entry(message.pid).or_insert_with(of_program);
             self.receptions.add(message, program);
             let Some(cpu) = message.kernel_cpu else {

@@ -95,7 +95,7 @@ impl LabelTable {
     }
 
     /// Returns the label of a program's messages.
-    pub(super) fn of_program(&mut self, name: Option<&str>) -> LabelId {
+    pub(super) fn program_label(&mut self, name: Option<&str>) -> LabelId {
         self.intern_label(SpanLabel {
             kind: ActivityKind::Task,
             name: name.map(str::to_owned),
@@ -177,7 +177,7 @@ impl SpanTable {
     }
 
     /// Returns when a thread had a CPU, from the last time that began before `from_ns` on.
-    pub(super) fn of_thread(&self, tid: u32, from_ns: u64) -> &[CpuInterval] {
+    pub(super) fn thread_intervals(&self, tid: u32, from_ns: u64) -> &[CpuInterval] {
         let Some(times) = self.threads.get(&tid) else {
             return &[];
         };

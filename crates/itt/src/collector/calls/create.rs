@@ -227,7 +227,7 @@ pub(super) unsafe extern "C" fn bind_context_metadata_to_counter(
         };
         // SAFETY: the API demands a value of that type.
         if let Some((number, text)) = unsafe { context_value(context_type, value) } {
-            let definition = Definition::of_context(known.id(), context_type, number, &text);
+            let definition = Definition::from_context(known.id(), context_type, number, &text);
             collector.with_names(|names| names.define(&collector.region, definition));
         }
     }

@@ -32,19 +32,19 @@ impl Members {
     /// Returns the members of a container with this first process; `None` if that has ended.
     pub(super) fn find(root: &Path, container: &Container, pid: u32) -> Option<Self> {
         let id = container.id.as_str();
-        if let Some(path) = groups(root, pid)?
+        if let Some(path) = read_groups(root, pid)?
             .v2
             .and_then(|path| cut_path_after(&path, id))
         {
             return Some(Self::Cgroup(path));
         }
         let is_in = |other: &u32| {
-            let groups = groups(root, *other).unwrap_or_default();
+            let groups = read_groups(root, *other).unwrap_or_default();
             groups
                 .paths()
                 .any(|path| cut_path_after(path, id).is_some())
         };
-        let mut processes: Vec<u32> = pids(root).filter(is_in).collect();
+        let mut processes: Vec<u32> = list_pids(root).filter(is_in).collect();
         processes.sort_unstable();
         if processes.is_empty() && container.runtime != Runtime::Docker {
             // one that was set to have no control group, which Docker has no way to show
@@ -56,7 +56,7 @@ impl Members {
     /// Returns the members of a pod with these containers: its control group, if all share one.
     pub(super) fn find_pod(root: &Path, containers: &[Container]) -> Option<Self> {
         let path = |it: &Container| {
-            let path = groups(root, it.pid?)?.v2?;
+            let path = read_groups(root, it.pid?)?.v2?;
             let (group, _) =
                 pod_group(&path).filter(|_| cut_path_after(&path, &it.id).is_some())?;
             Some(group.to_owned())
@@ -67,14 +67,14 @@ impl Members {
             return Some(Self::Cgroup(path.clone()));
         }
         let is_in = |pid: &u32| {
-            let groups = groups(root, *pid).unwrap_or_default();
+            let groups = read_groups(root, *pid).unwrap_or_default();
             let is_one = |path: &String| {
                 let mut containers = containers.iter();
                 containers.any(|it| cut_path_after(path, &it.id).is_some())
             };
             groups.paths().any(is_one)
         };
-        let mut processes: Vec<u32> = pids(root).filter(is_in).collect();
+        let mut processes: Vec<u32> = list_pids(root).filter(is_in).collect();
         processes.sort_unstable();
         (!processes.is_empty()).then_some(Self::Processes(processes))
     }
@@ -85,7 +85,7 @@ pub(super) fn is_of_another_pod(root: &Path, container: &Container) -> bool {
     let Some(uid) = container.pod.as_ref().and_then(|pod| pod.uid.as_deref()) else {
         return false;
     };
-    let groups = container.pid.and_then(|pid| groups(root, pid));
+    let groups = container.pid.and_then(|pid| read_groups(root, pid));
     let groups = groups.unwrap_or_default();
     let mut uids = groups.paths().filter_map(|path| uid_of_group(path));
     uids.any(|of_group| of_group != uid)
@@ -119,7 +119,7 @@ pub(super) fn ids_in(text: &str) -> Vec<(String, Option<String>)> {
 }
 
 /// Returns the control groups of a process; `None` if it has ended.
-fn groups(root: &Path, pid: u32) -> Option<Groups> {
+fn read_groups(root: &Path, pid: u32) -> Option<Groups> {
     let text = std::fs::read_to_string(root.join(format!("proc/{pid}/cgroup"))).ok()?;
     Some(parse(&text))
 }
@@ -176,8 +176,8 @@ fn id_in(part: &str) -> Option<&str> {
 /// Lists the containers that processes' control groups show, also those of runtimes with unreadable files.
 pub(super) fn list(root: &Path) -> Vec<Container> {
     let mut found: Vec<Container> = Vec::new();
-    for pid in pids(root) {
-        let groups = groups(root, pid).unwrap_or_default();
+    for pid in list_pids(root) {
+        let groups = read_groups(root, pid).unwrap_or_default();
         for id in groups
             .paths()
             .flat_map(|path| path.split('/'))
@@ -202,7 +202,7 @@ pub(super) fn list(root: &Path) -> Vec<Container> {
 }
 
 /// Returns all pids in `/proc`.
-fn pids(root: &Path) -> impl Iterator<Item = u32> {
+fn list_pids(root: &Path) -> impl Iterator<Item = u32> {
     let entries = list_entries(&root.join("proc"));
     entries
         .into_iter()

@@ -79,7 +79,7 @@ fn list_running_containers(known: &[Container]) -> String {
 /// # Errors
 /// When there is not exactly one, or it does not run.
 pub fn find_container(root: &Path, wanted: &str) -> Result<(Container, Members), ContainerError> {
-    let found = choose(all(root), wanted)?;
+    let found = choose_container(list_containers(root), wanted)?;
     let members = found.pid.and_then(|pid| Members::find(root, &found, pid));
     match members {
         Some(members) => Ok((found, members)),
@@ -89,7 +89,7 @@ pub fn find_container(root: &Path, wanted: &str) -> Result<(Container, Members),
 
 /// Returns the container that the user means, by its whole name or id, else by the begin of its id. A running one comes
 /// first.
-fn choose(all: Vec<Container>, wanted: &str) -> Result<Container, ContainerError> {
+fn choose_container(all: Vec<Container>, wanted: &str) -> Result<Container, ContainerError> {
     let fits: [&dyn Fn(&Container) -> bool; 2] = [
         &|it| it.id == wanted || it.names.iter().any(|name| name == wanted),
         &|it| !wanted.is_empty() && it.id.starts_with(wanted),
@@ -171,7 +171,7 @@ fn list_running_pods(known: &[Pod]) -> String {
 /// # Errors
 /// When there is not exactly one that runs.
 pub fn find_pod(root: &Path, wanted: &str) -> Result<(Pod, Vec<Container>, Members), PodError> {
-    let mut containers = all(root);
+    let mut containers = list_containers(root);
     containers.retain(|it| it.pid.is_some() && it.pod.is_some());
     let mut known: Vec<Pod> = containers.iter().filter_map(|it| it.pod.clone()).collect();
     known.sort();
@@ -207,7 +207,7 @@ pub fn find_pod(root: &Path, wanted: &str) -> Result<(Pod, Vec<Container>, Membe
 }
 
 /// Lists all containers that a runtime's files, or a control group, report: each once.
-fn all(root: &Path) -> Vec<Container> {
+fn list_containers(root: &Path) -> Vec<Container> {
     let mut all: Vec<Container> = Vec::new();
     let found = [
         docker::list(root),

@@ -10,7 +10,7 @@ use super::membership::ids_in;
 use super::pod::{Pod, label};
 use super::sandboxes::{Sandboxes, SilentRuntime, WorkloadAnswer};
 use super::workload::Workload;
-use super::{Container, all, containerd, docker, storage};
+use super::{Container, containerd, docker, list_containers, storage};
 
 /// Containers that are kept. Above, all are forgotten and read again: a node has some hundred pods (the kubelet's
 /// `maxPods` is 110).
@@ -43,7 +43,7 @@ impl ContainerNames {
     /// Reads all present containers: the files may be closed to this thread later. `root` is `/`,
     /// except in tests.
     pub fn new(root: PathBuf) -> Self {
-        let containers = all(&root);
+        let containers = list_containers(&root);
         let sandboxes = Sandboxes::new(&root, &containers);
         let names = Self {
             known: RefCell::default(),

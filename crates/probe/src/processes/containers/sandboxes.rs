@@ -91,7 +91,7 @@ impl Sandboxes {
         if containers.iter().any(is_in_pod) {
             let calls: Vec<_> = sandboxes.sockets.iter().enumerate().map(list_all).collect();
             for answer in calls.into_iter().map(SandboxCall::make) {
-                sandboxes.take(answer, Instant::now());
+                sandboxes.take_answer(answer, Instant::now());
             }
         }
         sandboxes
@@ -166,7 +166,7 @@ impl Sandboxes {
             match self.thread.take().map(JoinHandle::join) {
                 Some(Ok(answers)) => {
                     for answer in answers {
-                        is_more |= self.take(answer, now);
+                        is_more |= self.take_answer(answer, now);
                     }
                 }
                 _ => self.note_silence(now),
@@ -176,13 +176,13 @@ impl Sandboxes {
             if now >= self.next_search {
                 self.find_sockets(now);
             }
-            self.call(now);
+            self.start_calls(now);
         }
         is_more
     }
 
     /// Makes the calls that are due.
-    fn call(&mut self, now: Instant) {
+    fn start_calls(&mut self, now: Instant) {
         let mut calls = Vec::new();
         for (socket, it) in self.sockets.iter().enumerate() {
             if now < it.due() {
@@ -216,7 +216,7 @@ impl Sandboxes {
     }
 
     /// Takes the answer to a call; returns whether more is known now.
-    fn take(&mut self, (call, answer): CallAnswer, now: Instant) -> bool {
+    fn take_answer(&mut self, (call, answer): CallAnswer, now: Instant) -> bool {
         self.sockets[call.socket].note(answer.as_ref().err().copied(), now);
         let Ok(answer) = answer else {
             return false;

@@ -37,9 +37,9 @@ const LABELS: &str = "io.kubernetes.cri-o.Labels";
 
 /// Returns all containers of CRI-O and Podman.
 pub(super) fn list(root: &Path) -> Vec<Container> {
-    let runs: Vec<PathBuf> = of_drivers(root, &RUN);
+    let runs: Vec<PathBuf> = list_driver_folders(root, &RUN);
     let mut found: BTreeMap<String, Container> = BTreeMap::new();
-    for driver in of_drivers(root, &DATA) {
+    for driver in list_driver_folders(root, &DATA) {
         let listed = read_json(&driver.join("containers.json")).unwrap_or_default();
         for entry in listed.as_array().into_iter().flatten() {
             let Some(id) = entry["id"].as_str() else {
@@ -62,12 +62,12 @@ pub(super) fn list(root: &Path) -> Vec<Container> {
 
 /// Returns the container with this id, if it runs.
 pub(super) fn find(root: &Path, id: &str) -> Option<Container> {
-    let runs: Vec<PathBuf> = of_drivers(root, &RUN);
+    let runs: Vec<PathBuf> = list_driver_folders(root, &RUN);
     let mut userdata = runs.iter().map(|run| run.join(id).join("userdata"));
     if !userdata.any(|folder| is_folder(&folder)) {
         return None;
     }
-    let listed = of_drivers(root, &DATA).into_iter();
+    let listed = list_driver_folders(root, &DATA).into_iter();
     let listed = listed.filter_map(|driver| read_json(&driver.join("containers.json")));
     let names = listed.flat_map(|listed| {
         let entries = listed.as_array().into_iter().flatten();
@@ -86,7 +86,7 @@ fn read_library_names(entry: &Value) -> Vec<String> {
 }
 
 /// Returns the folders of containers, one for each storage driver.
-fn of_drivers(root: &Path, places: &[&str]) -> Vec<PathBuf> {
+fn list_driver_folders(root: &Path, places: &[&str]) -> Vec<PathBuf> {
     let places = places.iter().flat_map(|place| match_folders(root, place));
     let mut drivers: Vec<PathBuf> = places.flat_map(|place| list_entries(&place)).collect();
     drivers.retain(|dir| last_part(dir).ends_with(CONTAINERS));
