@@ -4,6 +4,7 @@
 
 pub mod connection;
 mod containers;
+mod doubt;
 pub mod finding;
 mod rule_id;
 pub mod severity;
@@ -25,6 +26,7 @@ pub use crate::answer::{
 pub use connection::{Connection, Receive, StageShare, Stages};
 pub use containers::{ContainerProcesses, PodWorkload};
 pub(crate) use finding::PROGRAM_TIME;
+pub use doubt::RuleDoubt;
 pub use finding::{
     Advice, Confidence, ConfidenceLevel, DataDirection, EstimatedWin, Fact, FactMerge, FactUnit,
     FactValue, Finding, FindingSubject, RuledOut, SubjectRequests, UndecidedFinding,

@@ -5,14 +5,13 @@ use super::digests::DigestSet;
 use super::evidence::RequestEvidence;
 use super::request_table::RequestTable;
 use super::rules::{
-    ProgramVerdict, REQUEST_RULES, Remedy, RequestDoubt, RequestFinding, RequestRule,
-    RequestVerdict,
+    ProgramVerdict, REQUEST_RULES, Remedy, RequestFinding, RequestRule, RequestVerdict,
 };
 use super::service::Side;
 use crate::report::finding::FactList;
 use crate::report::severity::{EXPLAINS_LEAST, severity, severity_of_share};
 use crate::report::{
-    DataDirection, EstimatedWin, Finding, FindingSubject, Severity, UndecidedFinding,
+    DataDirection, EstimatedWin, Finding, FindingSubject, RuleDoubt, Severity, UndecidedFinding,
 };
 use crate::rows::windows::RULES_NOT_ASKED;
 use crate::units::{count, ratio_of};
@@ -69,7 +68,7 @@ fn judge_service(rule: &dyn RequestRule, case: &mut ServiceCase<'_>, found: &mut
     let parts = match &verdict {
         RequestVerdict::Quiet => return,
         RequestVerdict::Fires(fired) => fired.parts.clone(),
-        RequestVerdict::Inconclusive(_) => Vec::new(),
+        RequestVerdict::Inconclusive(..) => Vec::new(),
     };
     let time = case.digest.time.unwrap_or_default();
     let evidence = case.evidence;
@@ -96,9 +95,9 @@ impl RequestFindings {
                 let found = finding(rule, evidence, (subject, time), *fired);
                 self.findings.push(found);
             }
-            RequestVerdict::Inconclusive(doubt) => {
-                self.undecided.push(undecided_finding(subject, *doubt))
-            }
+            RequestVerdict::Inconclusive(headline, doubt) => self
+                .undecided
+                .push(undecided_finding(subject, headline, *doubt)),
         }
     }
 }
@@ -179,16 +178,20 @@ fn data_direction(subject: &FindingSubject) -> DataDirection {
     }
 }
 
-fn undecided_finding(subject: FindingSubject, doubt: RequestDoubt) -> UndecidedFinding {
+fn undecided_finding(
+    subject: FindingSubject,
+    headline: String,
+    doubt: RuleDoubt,
+) -> UndecidedFinding {
     UndecidedFinding {
         candidates: doubt.candidates,
-        headline: doubt.headline,
+        headline,
         direction: data_direction(&subject),
         share: ratio_of(doubt.concerned_ns, subject.lifetime_ns).min(1.0),
         possible_harm_ns: doubt.concerned_ns,
         evidence: FactList(doubt.facts),
         why: doubt.why.to_owned(),
-        would_help: doubt.would_help,
+        would_help: doubt.would_help.map(str::to_owned).into_iter().collect(),
         subject,
     }
 }

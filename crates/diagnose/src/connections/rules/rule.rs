@@ -7,6 +7,8 @@ use crate::report::{
     Advice, Confidence, DataDirection, Fact, Finding, RuleId, RuledOut, UndecidedFinding,
 };
 
+pub use crate::report::RuleDoubt;
+
 /// Verdict of a rule on one connection.
 #[derive(Debug)]
 pub enum Verdict {
@@ -30,21 +32,6 @@ pub struct RuleFinding {
     pub harm_ns: u64,
     /// The numbers that show it.
     pub facts: Vec<Fact>,
-}
-
-/// Facts of a rule without a verdict on one connection.
-#[derive(Debug)]
-pub struct RuleDoubt {
-    /// All rules that may apply.
-    pub candidates: Vec<RuleId>,
-    /// Time concerned, ns.
-    pub concerned_ns: u64,
-    /// The numbers that show it.
-    pub facts: Vec<Fact>,
-    /// Reason why the cause is unknown.
-    pub why: &'static str,
-    /// Data that would decide it, beside more detail.
-    pub would_help: Option<&'static str>,
 }
 
 /// Text of a finding beside its numbers, from its worst connection.

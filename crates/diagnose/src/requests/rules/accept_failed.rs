@@ -2,11 +2,11 @@
 
 use std::net::SocketAddr;
 
-use super::rule::{
-    ProgramVerdict, Remedy, RequestDoubt, RequestFinding, RequestRule, RequestVerdict,
-};
+use super::rule::{ProgramVerdict, Remedy, RequestFinding, RequestRule, RequestVerdict};
 use super::shared::{make_advice, number, time_fact};
-use crate::report::{Confidence, ConfidenceLevel, DataDirection, Fact, FindingSubject, RuleId};
+use crate::report::{
+    Confidence, ConfidenceLevel, DataDirection, Fact, FindingSubject, RuleDoubt, RuleId,
+};
 use crate::requests::RequestPart;
 use crate::requests::case::{QUEUE, ServiceCase};
 use crate::requests::digests::full_tables::FullTable;
@@ -32,8 +32,7 @@ impl RequestRule for AcceptFailed {
         let who = case.evidence.names().process(pid).title();
         let queued = case.harm(&QUEUE);
         if table.full_ns == 0 {
-            let doubt = make_doubt(&who, table, queued.ns);
-            return RequestVerdict::Inconclusive(Box::new(doubt));
+            return make_doubt(&who, table, queued.ns);
         }
         // connections that nobody has accepted yet have no request that is known
         let unknown_ns = table.waited_ns.saturating_sub(queued.ns);
@@ -97,7 +96,7 @@ fn verdict(evidence: &RequestEvidence<'_>, pid: u32, table: &FullTable) -> Progr
         requests: None,
     };
     let verdict = match table.full_ns {
-        0 => RequestVerdict::Inconclusive(Box::new(make_doubt(&who, table, 0))),
+        0 => make_doubt(&who, table, 0),
         harm_ns => {
             let found = RequestFinding {
                 harm_ns,
@@ -116,22 +115,24 @@ fn verdict(evidence: &RequestEvidence<'_>, pid: u32, table: &FullTable) -> Progr
 }
 
 /// Returns an undecided verdict: one reading has no duration.
-fn make_doubt(who: &str, table: &FullTable, concerned_ns: u64) -> RequestDoubt {
-    RequestDoubt {
-        candidates: vec![RuleId::AcceptFailed],
-        concerned_ns,
-        headline: format!(
+fn make_doubt(who: &str, table: &FullTable, concerned_ns: u64) -> RequestVerdict {
+    RequestVerdict::undecided(
+        format!(
             "{who} had no free descriptor (limit {}) at one reading, and {} waited at {}.",
             count(table.limit.into()),
             quantity(table.most_waiting.into(), "connection"),
             table.local,
         ),
-        facts: table_facts(table),
-        why: "One reading does not show how long accept() failed.",
-        would_help: vec![
-            "Record for longer: whylat reads the descriptors once a second at most.".to_owned(),
-        ],
-    }
+        RuleDoubt {
+            candidates: vec![RuleId::AcceptFailed],
+            concerned_ns,
+            facts: table_facts(table),
+            why: "One reading does not show how long accept() failed.",
+            would_help: Some(
+                "Record for longer: whylat reads the descriptors once a second at most.",
+            ),
+        },
+    )
 }
 
 /// Completes the finding of a process without a free descriptor.

@@ -1,12 +1,12 @@
 //! The other end sends a part of its data, and waits for a small message of this one before it sends the next: a window in the
 //! application, on top of TCP's. Each part costs a round trip of the path.
 
-use super::rule::{Remedy, RequestDoubt, RequestFinding, RequestRule, RequestVerdict};
+use super::rule::{Remedy, RequestFinding, RequestRule, RequestVerdict};
 use super::shared::{
     direct_confidence, duration_facts, make_advice, make_fact, number, of_time, rule_out, time_fact,
 };
 use crate::report::severity::held_up;
-use crate::report::{Fact, FactUnit, FactValue, RuleId};
+use crate::report::{Fact, FactUnit, FactValue, RuleDoubt, RuleId};
 use crate::requests::RequestPart;
 use crate::requests::case::ServiceCase;
 use crate::requests::runs::{RunDigest, SERIES_LEAST};
@@ -120,16 +120,18 @@ fn doubt_verdict(case: &ServiceCase<'_>) -> RequestVerdict {
         credits,
         "small messages after which the sender went on",
     ));
-    RequestVerdict::Inconclusive(Box::new(RequestDoubt {
-        candidates: vec![RuleId::ApplicationWindow, RuleId::RemoteSlow],
-        concerned_ns: remote.ns,
-        headline: format!(
+    RequestVerdict::undecided(
+        format!(
             "{} waited for data after {}. The recording does not show how long the path takes.",
             case.key.name,
             quantity(credits, "small message")
         ),
-        facts,
-        why: "No sample has the round trip of the path.",
-        would_help: vec!["Record for longer, so that connections are sampled.".to_owned()],
-    }))
+        RuleDoubt {
+            candidates: vec![RuleId::ApplicationWindow, RuleId::RemoteSlow],
+            concerned_ns: remote.ns,
+            facts,
+            why: "No sample has the round trip of the path.",
+            would_help: Some("Record for longer, so that connections are sampled."),
+        },
+    )
 }

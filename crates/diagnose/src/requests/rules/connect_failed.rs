@@ -2,12 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use super::rule::{
-    ProgramVerdict, Remedy, RequestDoubt, RequestFinding, RequestRule, RequestVerdict,
-};
+use super::rule::{ProgramVerdict, Remedy, RequestFinding, RequestRule, RequestVerdict};
 use super::shared::{make_advice, number, time_fact};
 use crate::report::severity::held_up;
-use crate::report::{Confidence, ConfidenceLevel, Fact, FindingSubject, RuleId};
+use crate::report::{Confidence, ConfidenceLevel, Fact, FindingSubject, RuleDoubt, RuleId};
 use crate::requests::digests::failed_connects::{
     AttemptSums, FailedAttempts, is_loopback, is_other_loopback,
 };
@@ -206,31 +204,33 @@ fn undecided_verdict(
         .process
         .as_ref()
         .map_or_else(String::new, |it| it.title());
-    RequestVerdict::Inconclusive(Box::new(RequestDoubt {
-        candidates: vec![RuleId::ConnectFailed],
-        concerned_ns: harm_ns,
-        headline: format!(
+    RequestVerdict::undecided(
+        format!(
             "{who} gave up {} to connect to {} before an answer. The recording does not show whether an answer \
                 would have come.",
             quantity(subject.connections, "attempt"),
             subject.remote
         ),
-        facts: vec![
-            number(
-                "given_up",
-                subject.connections,
-                "attempts given up by the program",
-            ),
-            time_fact("longest_ns", attempts.longest_ns, "longest attempt"),
-            time_fact(
-                "unconnected_ns",
-                harm_ns,
-                "time until a connection, or the last attempt",
-            ),
-        ],
-        why: "No SYN was retransmitted by then: the first timeout of a SYN is 1 s (RFC 6298).",
-        would_help: vec!["Let the program wait longer, and record again.".to_owned()],
-    }))
+        RuleDoubt {
+            candidates: vec![RuleId::ConnectFailed],
+            concerned_ns: harm_ns,
+            facts: vec![
+                number(
+                    "given_up",
+                    subject.connections,
+                    "attempts given up by the program",
+                ),
+                time_fact("longest_ns", attempts.longest_ns, "longest attempt"),
+                time_fact(
+                    "unconnected_ns",
+                    harm_ns,
+                    "time until a connection, or the last attempt",
+                ),
+            ],
+            why: "No SYN was retransmitted by then: the first timeout of a SYN is 1 s (RFC 6298).",
+            would_help: Some("Let the program wait longer, and record again."),
+        },
+    )
 }
 
 /// Returns times in which a process could not connect: from a failure to the next connection to that port, or to the last

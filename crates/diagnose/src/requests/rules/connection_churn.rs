@@ -1,11 +1,11 @@
 //! A connection for each request, or for few: handshakes of TCP and TLS take the time.
 
-use super::rule::{Remedy, RequestDoubt, RequestFinding, RequestRule, RequestVerdict};
+use super::rule::{Remedy, RequestFinding, RequestRule, RequestVerdict};
 use super::shared::{
     direct_confidence, duration_facts, make_advice, number, of_time, rule_out, time_fact,
 };
-use crate::report::RuleId;
 use crate::report::severity::held_up;
+use crate::report::{RuleDoubt, RuleId};
 use crate::requests::RequestPart;
 use crate::requests::case::ServiceCase;
 use crate::requests::endpoint::Endpoint;
@@ -190,20 +190,22 @@ fn doubt_verdict(case: &ServiceCase<'_>) -> RequestVerdict {
         ),
     ];
     facts.extend(duration_facts(case));
-    RequestVerdict::Inconclusive(Box::new(RequestDoubt {
-        candidates: vec![RuleId::ConnectionChurn],
-        concerned_ns: least_ns,
-        headline: format!(
+    RequestVerdict::undecided(
+        format!(
             "Clients opened {} for {} to {}: handshakes may have taken {} or more.",
             quantity(connections, "connection"),
             quantity(case.requests(), "request"),
             case.title(),
             duration(least_ns)
         ),
-        facts,
-        why: "The clients are not recorded: a server does not see how long they wait for handshakes.",
-        would_help: vec!["Record a client.".to_owned()],
-    }))
+        RuleDoubt {
+            candidates: vec![RuleId::ConnectionChurn],
+            concerned_ns: least_ns,
+            facts,
+            why: "The clients are not recorded: a server does not see how long they wait for handshakes.",
+            would_help: Some("Record a client."),
+        },
+    )
 }
 
 fn list_fixes(opened: &PoolSize) -> [String; 4] {

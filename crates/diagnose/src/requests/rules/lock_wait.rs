@@ -1,12 +1,12 @@
 //! Requests wait for a lock of the process that another thread holds.
 
-use super::rule::{Remedy, RequestDoubt, RequestFinding, RequestRule, RequestVerdict};
+use super::rule::{Remedy, RequestFinding, RequestRule, RequestVerdict};
 use super::shared::{
     LACK_OF_CPU, direct_confidence, duration_facts, has_own_scheduler, make_advice, of_requests,
     of_time, rule_out, share_fact, time_fact,
 };
-use crate::report::RuleId;
 use crate::report::severity::held_up;
+use crate::report::{RuleDoubt, RuleId};
 use crate::requests::RequestPart;
 use crate::requests::case::{PartHarm, ServiceCase};
 use crate::units::{duration, percent};
@@ -33,9 +33,7 @@ impl RequestRule for LockWait {
         }
         let harm = case.harm(PARTS);
         match behind_runtime(case) {
-            Some(doubt) if !held_up(harm.ns, case.total_ns()) => {
-                RequestVerdict::Inconclusive(Box::new(doubt))
-            }
+            Some(doubt) if !held_up(harm.ns, case.total_ns()) => doubt,
             _ => RequestVerdict::of_parts(case, PARTS, finding),
         }
     }
@@ -43,7 +41,7 @@ impl RequestRule for LockWait {
 
 /// Returns a doubt, if timers hold requests of a server with a runtime that puts tasks to sleep itself, and requests overlap: the
 /// others may wait for a lock of the one that sleeps.
-fn behind_runtime(case: &ServiceCase<'_>) -> Option<RequestDoubt> {
+fn behind_runtime(case: &ServiceCase<'_>) -> Option<RequestVerdict> {
     let (first_ns, last_ns) = case.digest.time?;
     let timer_ns = case.harm(&[RequestPart::Timer]).ns;
     let overlap_ns = case.total_ns().saturating_sub(last_ns - first_ns);
@@ -59,21 +57,22 @@ fn behind_runtime(case: &ServiceCase<'_>) -> Option<RequestDoubt> {
         overlap_ns,
         "time of requests beside other requests",
     ));
-    Some(RequestDoubt {
-        candidates: vec![RuleId::LockWait, RuleId::TimerWait],
-        concerned_ns: bound_ns,
-        headline: format!(
+    Some(RequestVerdict::undecided(
+        format!(
             "Timers delay {}. Up to {} of that may be waits for a lock with a holder that sleeps.",
             of_requests(case),
             of_time(case, bound_ns)
         ),
-        facts,
-        why: "Go blocks goroutines without the kernel. Its threads do not show which goroutine waits for what.",
-        would_help: vec![
-            "Read the mutex profile: runtime.SetMutexProfileFraction(1), `go tool pprof URL/debug/pprof/mutex`."
-                .to_owned(),
-        ],
-    })
+        RuleDoubt {
+            candidates: vec![RuleId::LockWait, RuleId::TimerWait],
+            concerned_ns: bound_ns,
+            facts,
+            why: "Go blocks goroutines without the kernel. Its threads do not show which goroutine waits for what.",
+            would_help: Some(
+                "Read the mutex profile: runtime.SetMutexProfileFraction(1), `go tool pprof URL/debug/pprof/mutex`.",
+            ),
+        },
+    ))
 }
 
 /// Makes the finding: requests waited for a lock, and who held it.

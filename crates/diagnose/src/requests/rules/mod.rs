@@ -34,7 +34,7 @@ mod uneven_workers;
 
 use crate::report::for_each_request_rule;
 
-pub use rule::{ProgramVerdict, Remedy, RequestDoubt, RequestFinding, RequestRule, RequestVerdict};
+pub use rule::{ProgramVerdict, Remedy, RequestFinding, RequestRule, RequestVerdict};
 
 macro_rules! declare_rules {
     ($first:ident::$first_rule:ident, $($name:ident::$rule:ident),+ $(,)?) => {

@@ -1,10 +1,10 @@
 //! Threads, or requests of an event loop, wait for a connection of their pool, because others use all of them.
 
-use super::rule::{Remedy, RequestDoubt, RequestFinding, RequestRule, RequestVerdict};
+use super::rule::{Remedy, RequestFinding, RequestRule, RequestVerdict};
 use super::shared::{
     EXPLAINS_LEAST, direct_confidence, duration_facts, make_advice, number, share_fact, time_fact,
 };
-use crate::report::{Confidence, ConfidenceLevel, RuleId};
+use crate::report::{Confidence, ConfidenceLevel, RuleDoubt, RuleId};
 use crate::requests::RequestPart;
 use crate::requests::case::ServiceCase;
 use crate::units::{count, duration, percent, quantity, ratio_of};
@@ -180,20 +180,22 @@ fn unseen_verdict(case: &ServiceCase<'_>) -> RequestVerdict {
         busy_share(case),
         "of the time the connections had a request",
     ));
-    RequestVerdict::Inconclusive(Box::new(RequestDoubt {
-        candidates: vec![RuleId::PoolWait],
-        concerned_ns: case.total_ns(),
-        headline: format!(
+    RequestVerdict::undecided(
+        format!(
             "{} of {} share {} to {}, and these are nearly always in use.",
             quantity(series.threads, "thread"),
             case.key.name,
             quantity(series.connections, "connection"),
             case.key.address
         ),
-        facts,
-        why: "The recording does not show whether threads waited for a free connection.",
-        would_help: vec!["Record as root with `--detail waits`.".to_owned()],
-    }))
+        RuleDoubt {
+            candidates: vec![RuleId::PoolWait],
+            concerned_ns: case.total_ns(),
+            facts,
+            why: "The recording does not show whether threads waited for a free connection.",
+            would_help: Some("Record as root with `--detail waits`."),
+        },
+    )
 }
 
 /// Fixes of a pool in an event loop.

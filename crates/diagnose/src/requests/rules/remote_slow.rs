@@ -1,11 +1,11 @@
 //! Requests wait for the other end, which is not recorded: beyond the round trip of the path.
 
-use super::rule::{Remedy, RequestDoubt, RequestFinding, RequestRule, RequestVerdict};
+use super::rule::{Remedy, RequestFinding, RequestRule, RequestVerdict};
 use super::shared::{
     EXPLAINS_LEAST, direct_confidence, duration_facts, make_advice, of_requests, of_time, rule_out,
     share_fact, slows_slowest, time_fact,
 };
-use crate::report::RuleId;
+use crate::report::{RuleDoubt, RuleId};
 use crate::requests::RequestPart;
 use crate::requests::case::{PartHarm, ServiceCase};
 use crate::units::duration;
@@ -34,7 +34,7 @@ impl RequestRule for RemoteSlow {
         }
         let is_slow = slows_slowest(case, &harm);
         match case.digest.path_ns {
-            None if is_slow => RequestVerdict::Inconclusive(Box::new(make_doubt(case, &harm))),
+            None if is_slow => make_doubt(case, &harm),
             _ => RequestVerdict::Fires(Box::new(finding(case, &harm, is_slow))),
         }
     }
@@ -134,19 +134,21 @@ fn fix(address: &str, own: impl Iterator<Item = u32>, others: &[(u32, String)]) 
 }
 
 /// Makes the undecided finding: no sample has the round trip of the path.
-fn make_doubt(case: &ServiceCase<'_>, harm: &PartHarm) -> RequestDoubt {
-    RequestDoubt {
-        candidates: vec![RuleId::RemoteSlow],
-        concerned_ns: harm.excess_ns,
-        headline: format!(
+fn make_doubt(case: &ServiceCase<'_>, harm: &PartHarm) -> RequestVerdict {
+    RequestVerdict::undecided(
+        format!(
             "The slowest of {} waited {} for the path or for the other end.",
             of_requests(case),
             duration(harm.excess_ns)
         ),
-        facts: collect_facts(case, harm),
-        why: "No sample has the round trip of the path.",
-        would_help: vec!["Record for longer, so that connections are sampled.".to_owned()],
-    }
+        RuleDoubt {
+            candidates: vec![RuleId::RemoteSlow],
+            concerned_ns: harm.excess_ns,
+            facts: collect_facts(case, harm),
+            why: "No sample has the round trip of the path.",
+            would_help: Some("Record for longer, so that connections are sampled."),
+        },
+    )
 }
 
 #[cfg(test)]

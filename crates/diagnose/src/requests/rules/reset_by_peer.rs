@@ -1,11 +1,9 @@
 //! The other end had closed the connection, and answered a request with RST: the program has to ask again.
 
-use super::rule::{
-    ProgramVerdict, Remedy, RequestDoubt, RequestFinding, RequestRule, RequestVerdict,
-};
+use super::rule::{ProgramVerdict, Remedy, RequestFinding, RequestRule, RequestVerdict};
 use super::shared::{direct_confidence, make_advice, number, time_fact};
 use crate::report::severity::held_up;
-use crate::report::{Fact, RuleId};
+use crate::report::{Fact, RuleDoubt, RuleId};
 use crate::requests::case::ServiceCase;
 use crate::requests::evidence::RequestEvidence;
 use crate::requests::resets::{LostRequest, ResetDigest};
@@ -90,30 +88,32 @@ fn doubt_verdict(case: &ServiceCase<'_>, resets: &ResetDigest) -> RequestVerdict
     if !held_up(waited_ns, case.total_ns() + waited_ns) {
         return RequestVerdict::Quiet;
     }
-    RequestVerdict::Inconclusive(Box::new(RequestDoubt {
-        candidates: vec![RuleId::ResetByPeer],
-        concerned_ns: waited_ns,
-        headline: format!(
+    RequestVerdict::undecided(
+        format!(
             "{} of {} got no response before their connections ended.",
             quantity(resets.unanswered, "request"),
             case.title()
         ),
-        facts: vec![
-            number(
-                "unanswered",
-                resets.unanswered,
-                "requests without a response",
-            ),
-            number("requests", case.requests(), "requests with a response"),
-            time_fact(
-                "unanswered_ns",
-                waited_ns,
-                "time until the connections ended",
-            ),
-        ],
-        why: "No RST came: the program gave up, or the other end closed without an answer.",
-        would_help: vec!["Read the logs of both ends at these times.".to_owned()],
-    }))
+        RuleDoubt {
+            candidates: vec![RuleId::ResetByPeer],
+            concerned_ns: waited_ns,
+            facts: vec![
+                number(
+                    "unanswered",
+                    resets.unanswered,
+                    "requests without a response",
+                ),
+                number("requests", case.requests(), "requests with a response"),
+                time_fact(
+                    "unanswered_ns",
+                    waited_ns,
+                    "time until the connections ended",
+                ),
+            ],
+            why: "No RST came: the program gave up, or the other end closed without an answer.",
+            would_help: Some("Read the logs of both ends at these times."),
+        },
+    )
 }
 
 /// Makes the finding of requests that a reset answered.

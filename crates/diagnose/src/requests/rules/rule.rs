@@ -1,7 +1,8 @@
 //! The trait of rules on requests, and their verdicts on a service or a program.
 
 use crate::report::{
-    Advice, Confidence, ConfidenceLevel, DataDirection, Fact, FindingSubject, RuleId, RuledOut,
+    Advice, Confidence, ConfidenceLevel, DataDirection, Fact, FindingSubject, RuleDoubt, RuleId,
+    RuledOut,
 };
 use crate::requests::RequestPart;
 use crate::requests::case::{PartHarm, ServiceCase};
@@ -14,11 +15,16 @@ pub enum RequestVerdict {
     Quiet,
     /// This, with so much harm.
     Fires(Box<RequestFinding>),
-    /// It may be this; the recording does not show it.
-    Inconclusive(Box<RequestDoubt>),
+    /// It may be this; the recording does not show it: one sentence with the numbers that matter, and the facts.
+    Inconclusive(String, Box<RuleDoubt>),
 }
 
 impl RequestVerdict {
+    /// Makes a verdict that the recording cannot decide, with its headline.
+    pub fn undecided(headline: String, doubt: RuleDoubt) -> Self {
+        Self::Inconclusive(headline, Box::new(doubt))
+    }
+
     /// Fires if requests of a service spent time in these parts, else is quiet.
     pub fn of_parts(
         case: &ServiceCase<'_>,
@@ -123,23 +129,6 @@ impl RequestFinding {
             ..Self::new(case)
         }
     }
-}
-
-/// Facts of a rule without a verdict.
-#[derive(Debug)]
-pub struct RequestDoubt {
-    /// All rules that may apply.
-    pub candidates: Vec<RuleId>,
-    /// Time concerned, ns.
-    pub concerned_ns: u64,
-    /// One sentence with the numbers that matter.
-    pub headline: String,
-    /// Numbers that show it.
-    pub facts: Vec<Fact>,
-    /// Reason why the cause is unknown.
-    pub why: &'static str,
-    /// Data that would decide it.
-    pub would_help: Vec<String>,
 }
 
 /// Verdict on a program, whatever its requests.

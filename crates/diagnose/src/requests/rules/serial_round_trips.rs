@@ -1,11 +1,11 @@
 //! Requests in series over a path: each waits for the response to the one before, and most of their time is the round trip.
 
-use super::rule::{Remedy, RequestDoubt, RequestFinding, RequestRule, RequestVerdict};
+use super::rule::{Remedy, RequestFinding, RequestRule, RequestVerdict};
 use super::shared::{
     direct_confidence, duration_facts, make_advice, number, of_time, rule_out, time_fact,
 };
-use crate::report::RuleId;
 use crate::report::severity::held_up;
+use crate::report::{RuleDoubt, RuleId};
 use crate::requests::RequestPart;
 use crate::requests::case::ServiceCase;
 use crate::requests::runs::{RunDigest, SERIES_LEAST};
@@ -127,19 +127,21 @@ fn doubt_verdict(case: &ServiceCase<'_>) -> RequestVerdict {
     if !has_paths || !is_slow || !is_series {
         return RequestVerdict::Quiet;
     }
-    RequestVerdict::Inconclusive(Box::new(RequestDoubt {
-        candidates: vec![RuleId::SerialRoundTrips],
-        concerned_ns: waited.ns,
-        headline: format!(
+    RequestVerdict::undecided(
+        format!(
             "{} of {} wait one after another for the other end. The recording does not show how much of this is \
                 the path.",
             quantity(case.requests(), "request"),
             case.title()
         ),
-        facts: duration_facts(case),
-        why: "No statistics of the connections were recorded, so the round trip of the path is unknown.",
-        would_help: vec!["Compare with `ping` to the other end.".to_owned()],
-    }))
+        RuleDoubt {
+            candidates: vec![RuleId::SerialRoundTrips],
+            concerned_ns: waited.ns,
+            facts: duration_facts(case),
+            why: "No statistics of the connections were recorded, so the round trip of the path is unknown.",
+            would_help: Some("Compare with `ping` to the other end."),
+        },
+    )
 }
 
 /// Returns the smallest round trip of the service's connections.

@@ -2,12 +2,13 @@
 
 use std::borrow::Cow;
 
-use super::rule::{RequestDoubt, RequestVerdict};
+use super::rule::RequestVerdict;
 use crate::kernel::TCP_DELACK_MIN_NS;
 pub use crate::report::severity::EXPLAINS_LEAST;
 use crate::report::severity::{WARNING_SHARE, held_up};
 use crate::report::{
-    Advice, Confidence, ConfidenceLevel, Fact, FactMerge, FactUnit, FactValue, RuleId, RuledOut,
+    Advice, Confidence, ConfidenceLevel, Fact, FactMerge, FactUnit, FactValue, RuleDoubt, RuleId,
+    RuledOut,
 };
 use crate::requests::RequestPart;
 use crate::requests::case::{PartHarm, ServiceCase};
@@ -166,16 +167,18 @@ pub fn unseen_verdict(case: &ServiceCase<'_>) -> RequestVerdict {
         harm.ns,
         "time in the program, not recorded",
     ));
-    RequestVerdict::Inconclusive(Box::new(RequestDoubt {
-        candidates: OF_THREADS.to_vec(),
-        concerned_ns: harm.excess_ns,
-        headline: format!(
+    RequestVerdict::undecided(
+        format!(
             "The slowest of {} lost {} in the program. The recording does not show why.",
             of_requests(case),
             duration(harm.excess_ns)
         ),
-        facts,
-        why: "The activity of threads was not recorded.",
-        would_help: vec!["Record as root with `--detail waits`.".to_owned()],
-    }))
+        RuleDoubt {
+            candidates: OF_THREADS.to_vec(),
+            concerned_ns: harm.excess_ns,
+            facts,
+            why: "The activity of threads was not recorded.",
+            would_help: Some("Record as root with `--detail waits`."),
+        },
+    )
 }

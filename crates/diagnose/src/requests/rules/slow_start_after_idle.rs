@@ -1,13 +1,13 @@
 //! After a pause the kernel sends with a small congestion window again, although the connection had a large one: requests wait
 //! some round trips until it has grown (RFC 2861, net.ipv4.tcp_slow_start_after_idle).
 
-use super::rule::{Remedy, RequestDoubt, RequestFinding, RequestRule, RequestVerdict};
+use super::rule::{Remedy, RequestFinding, RequestRule, RequestVerdict};
 use super::shared::{
     duration_facts, make_advice, make_fact, number, of_requests, of_time, rule_out, time_fact,
 };
 use crate::kernel::TCP_RTO_MIN_NS;
 use crate::report::severity::{EXPLAINS_LEAST, held_up};
-use crate::report::{Confidence, ConfidenceLevel, Fact, FactUnit, FactValue, RuleId};
+use crate::report::{Confidence, ConfidenceLevel, Fact, FactUnit, FactValue, RuleDoubt, RuleId};
 use crate::requests::RequestPart;
 use crate::requests::case::{PartHarm, ServiceCase};
 use crate::requests::digests::window_restarts::WindowRestarts;
@@ -171,17 +171,19 @@ fn doubt_verdict(case: &ServiceCase<'_>, harm: &PartHarm) -> RequestVerdict {
         time_fact("pause_ns", pause_ns, "pause before a request (p50)"),
     ];
     facts.extend(duration_facts(case));
-    RequestVerdict::Inconclusive(Box::new(RequestDoubt {
-        candidates: vec![RuleId::SlowStartAfterIdle, RuleId::PathLimited],
-        concerned_ns: harm.ns,
-        headline: format!(
+    RequestVerdict::undecided(
+        format!(
             "{} wait {} for the congestion window. The recording does not show whether it was larger before their \
              pauses.",
             of_requests(case),
             of_time(case, harm.ns)
         ),
-        facts,
-        why: "No sample was taken in a pause.",
-        would_help: vec!["Record for longer, or with a shorter `--poll-ms`.".to_owned()],
-    }))
+        RuleDoubt {
+            candidates: vec![RuleId::SlowStartAfterIdle, RuleId::PathLimited],
+            concerned_ns: harm.ns,
+            facts,
+            why: "No sample was taken in a pause.",
+            would_help: Some("Record for longer, or with a shorter `--poll-ms`."),
+        },
+    )
 }

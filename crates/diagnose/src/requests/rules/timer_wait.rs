@@ -5,17 +5,17 @@
 //! harm, and information.
 
 use super::host::longest_place;
-use super::rule::{Remedy, RequestDoubt, RequestFinding, RequestRule, RequestVerdict};
+use super::rule::{Remedy, RequestFinding, RequestRule, RequestVerdict};
 use super::shared::{
     LACK_OF_CPU, direct_confidence, duration_facts, has_own_scheduler, make_advice, number,
     of_requests, of_time, rule_out, share_fact, time_fact,
 };
 use crate::report::severity::held_up;
-use crate::report::{Fact, RuleId};
+use crate::report::{Fact, RuleDoubt, RuleId};
 use crate::requests::RequestPart;
 use crate::requests::case::{PartHarm, ServiceCase};
 use crate::requests::pace::ClientPace;
-use crate::units::{count, duration, quantity};
+use crate::units::{count, duration};
 
 /// The rule `timer_wait`.
 pub struct TimerWait;
@@ -47,7 +47,7 @@ impl RequestRule for TimerWait {
         }
         match is_mostly(pace.unsure_ns, &rest) {
             false => RequestVerdict::Fires(Box::new(finding(case, &rest))),
-            true if is_held_up => RequestVerdict::Inconclusive(Box::new(pace_doubt(case, pace))),
+            true if is_held_up => pace_doubt(case, pace),
             true => RequestVerdict::Quiet,
         }
     }
@@ -224,47 +224,48 @@ fn doubt_verdict(case: &ServiceCase<'_>, harm: &PartHarm) -> RequestVerdict {
         pauses.unasked,
         "request(s) with such messages",
     ));
-    RequestVerdict::Inconclusive(Box::new(RequestDoubt {
-        candidates: vec![RuleId::TimerWait],
-        concerned_ns: harm.ns,
-        headline: format!(
-            "{} of {} of {} have late responses, or messages without a request: {}.",
+    RequestVerdict::undecided(
+        format!(
+            "Late responses, or messages without a request: {} of {}, {}.",
             count(pauses.unasked),
-            quantity(case.requests(), "request"),
-            case.title(),
+            of_requests(case),
             of_time(case, unasked_ns),
         ),
-        facts,
-        why: "A ping or an event of a server looks like a response that waits for a timer.",
-        would_help: vec![
-            "Record for longer: after 8 events in a row, whylat knows that the connection pushes."
-                .to_owned(),
-        ],
-    }))
+        RuleDoubt {
+            candidates: vec![RuleId::TimerWait],
+            concerned_ns: harm.ns,
+            facts,
+            why: "A ping or an event of a server looks like a response that waits for a timer.",
+            would_help: Some(
+                "Record for longer: after 8 events in a row, whylat knows that the connection pushes.",
+            ),
+        },
+    )
 }
 
 /// A client sends on after several time limits.
-fn pace_doubt(case: &ServiceCase<'_>, pace: &ClientPace) -> RequestDoubt {
+fn pace_doubt(case: &ServiceCase<'_>, pace: &ClientPace) -> RequestVerdict {
     let mut facts = duration_facts(case);
     let label = "waited for timers between parts of its requests";
     facts.push(time_fact("unsure_ns", pace.unsure_ns, label));
     facts.extend(pace_facts(pace));
     let place = longest_place(case, RequestPart::Timer);
-    RequestDoubt {
-        candidates: vec![RuleId::TimerWait],
-        concerned_ns: pace.unsure_ns,
-        headline: format!(
+    RequestVerdict::undecided(
+        format!(
             "{} sends each part of its requests after a timer: {}{place}. It may pace itself.",
             case.title(),
             of_time(case, pace.unsure_ns),
         ),
-        facts,
-        why: "The recording does not list the descriptors of a wait. The client's connection may be one of them.",
-        would_help: vec![
-            "Look at the code that sets the timer: does it wait for a response until then?"
-                .to_owned(),
-        ],
-    }
+        RuleDoubt {
+            candidates: vec![RuleId::TimerWait],
+            concerned_ns: pace.unsure_ns,
+            facts,
+            why: "The recording does not list the descriptors of a wait. The client's connection may be one of them.",
+            would_help: Some(
+                "Look at the code that sets the timer: does it wait for a response until then?",
+            ),
+        },
+    )
 }
 
 /// Names the thread that waited, and where.

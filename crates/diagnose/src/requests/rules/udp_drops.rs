@@ -3,15 +3,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::rule::{
-    ProgramVerdict, Remedy, RequestDoubt, RequestFinding, RequestRule, RequestVerdict,
-};
+use super::rule::{ProgramVerdict, Remedy, RequestFinding, RequestRule, RequestVerdict};
 use super::shared::{
     duration_facts, make_advice, number, of_requests, of_time, rule_out, share_fact, time_fact,
 };
 use crate::drops::DropCause;
 use crate::report::severity::{EXPLAINS_LEAST, held_up};
-use crate::report::{Confidence, ConfidenceLevel, DataDirection, Fact, FindingSubject, RuleId};
+use crate::report::{
+    Confidence, ConfidenceLevel, DataDirection, Fact, FindingSubject, RuleDoubt, RuleId,
+};
 use crate::requests::RequestPart;
 use crate::requests::case::ServiceCase;
 use crate::requests::digests::udp_drops::{DatagramPath, UdpDropDigest};
@@ -339,20 +339,20 @@ fn unseen_verdict(case: &ServiceCase<'_>) -> RequestVerdict {
         lost_ns,
         "time until the last lost datagram was repeated",
     ));
-    RequestVerdict::Inconclusive(Box::new(RequestDoubt {
-        candidates: vec![RuleId::UdpDrops, RuleId::TimerWait],
-        concerned_ns: lost_ns,
-        headline: format!(
+    RequestVerdict::undecided(
+        format!(
             "{} sent {} again. The recording does not show whether this host dropped them.",
             case.key.name,
             quantity(repeats.questions, "datagram"),
         ),
-        facts,
-        why: "Drops of this host were not recorded.",
-        would_help: vec![
-            "Record as root; `whylat doctor` says what the probe `drops` needs.".to_owned(),
-        ],
-    }))
+        RuleDoubt {
+            candidates: vec![RuleId::UdpDrops, RuleId::TimerWait],
+            concerned_ns: lost_ns,
+            facts,
+            why: "Drops of this host were not recorded.",
+            would_help: Some("Record as root; `whylat doctor` says what the probe `drops` needs."),
+        },
+    )
 }
 
 /// Datagrams that one process lost at one address: they were for it or, if the receiver is not recorded, from it.
