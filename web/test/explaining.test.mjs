@@ -143,7 +143,7 @@ test("a cause that is the work of no CPU is named below", async () => {
   const [first] = causes.explained.find((it) => it.id === slow[2]).causes;
   assert.equal(causes.causes[first.cause].rule, "blocked_in_call");
   const { what } = causes.causes[first.cause];
-  assert.ok(legend.includes(`Not the work of a CPU, so not outlined: ${what}`), legend);
+  assert.ok(legend.includes(`Causes without CPU activity, so not outlined: ${what}`), legend);
   assert.ok(explaining.every((row) => !row[5].includes(what)));
 });
 

@@ -98,7 +98,7 @@ test("CPU activity of a message is drawn, and shown as a table", async () => {
   const panel = page.locator(".panel.life");
   await panel.getByText("as a table").first().click();
   const words = await panel.locator("details[open] table").first().innerText();
-  for (const name of ["all of it had arrived", "call done"]) assert.ok(words.includes(name), name);
+  for (const name of ["last segment arrived", "call done"]) assert.ok(words.includes(name), name);
   const functions = (story.meanwhile ?? []).map((doing) => doing.name).filter(Boolean);
   assert.ok(functions.length > 0);
   for (const name of functions) assert.ok(words.includes(name), `${name} in ${words}`);

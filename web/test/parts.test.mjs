@@ -81,7 +81,7 @@ for (const [what, id] of Object.entries(MESSAGES)) {
     const error = report.steps.find((step) => step.error_ns !== null)?.error_ns;
     assert.deepEqual(
       life.steps.filter((step) => step.name.includes("±")).map((step) => step.name),
-      error === undefined ? [] : [`the adapter put it on the wire ± ${error} ns`],
+      error === undefined ? [] : [`the adapter sent the last byte ± ${error} ns`],
     );
   });
 }

@@ -107,6 +107,7 @@ export interface Finding {
   rule: string;
   severity: Severity;
   headline: string;
+  is_answer?: boolean;
   subject: Subject;
   direction: "sending" | "receiving";
   from_ns: number;

@@ -23,13 +23,16 @@ export const answerPage: Page = (site) => {
   const isInfo = (it: { severity: Severity }) => it.severity === "info";
   const warnings = shown.filter((finding) => !isInfo(finding));
   const info = shown.filter(isInfo);
-  // The title is the headline of the first panel.
+  // The first panel is the one that the title speaks of.
+  const answering = info.filter((it) => it.is_answer);
+  const others = info.filter((it) => !it.is_answer);
   return [
     el("header.lead", {}, el("h1", {}, site.side.answer), el("p.soft", {}, about(site))),
-    ...listed(warnings, (finding, index) => findingPanel(site, finding, index === 0)),
+    ...answering.map((finding) => findingPanel(site, finding)),
+    ...listed(warnings, (finding) => findingPanel(site, finding)),
     ...slow.filter((it) => !isInfo(it)).map((it) => slowPanel(site, it)),
     ...listed(report.undecided, (it) => undecidedPanel(site, it)),
-    ...listed(info, (finding) => findingPanel(site, finding, false)),
+    ...listed(others, (finding) => findingPanel(site, finding)),
     ...slow.filter(isInfo).map((it) => slowPanel(site, it)),
     ...(hidden > 0 ? [el("p.soft", {}, `${counted(hidden, "finding")} left out by the selection.`)] : []),
     recordingPanel(site.side),
@@ -37,14 +40,14 @@ export const answerPage: Page = (site) => {
 };
 
 /** Returns the panels of the first entries, and one that opens the others. */
-function listed<T>(entries: T[], panel: (entry: T, index: number) => HTMLElement): HTMLElement[] {
+function listed<T>(entries: T[], panel: (entry: T) => HTMLElement): HTMLElement[] {
   const first = entries.slice(0, LISTED).map(panel);
   const rest = entries.slice(LISTED);
   if (rest.length === 0) {
     return first;
   }
   const more = el("details", {}, el("summary.soft", {}, `${count(rest.length)} more`));
-  more.addEventListener("toggle", () => more.append(...rest.splice(0).map((entry, at) => panel(entry, LISTED + at))));
+  more.addEventListener("toggle", () => more.append(...rest.splice(0).map(panel)));
   return [...first, more];
 }
 
@@ -72,14 +75,15 @@ function severityTag(severity: Severity | "undecided"): HTMLElement {
   return el("span.severity", { class: `severity ${style}` }, severity);
 }
 
-function findingPanel(site: Site, finding: Finding, open: boolean): HTMLElement {
-  // The title has the headline of the worst finding already.
-  const isAnswer = finding.headline === site.side.answer;
+/** Returns the panel of a finding, open if the title speaks of it. */
+function findingPanel(site: Site, finding: Finding): HTMLElement {
+  const open = finding.is_answer === true;
+  const isInTitle = open && site.side.answer.endsWith(finding.headline);
   const head = el(
     "summary",
     {},
     severityTag(finding.severity),
-    el("span.headline", {}, isAnswer ? subjectTitle(finding.subject) : finding.headline),
+    el("span.headline", {}, isInTitle ? subjectTitle(finding.subject) : finding.headline),
     el("span.soft", {}, words(finding.rule)),
   );
   const body = el("div.body");
@@ -96,6 +100,7 @@ function findingPanel(site: Site, finding: Finding, open: boolean): HTMLElement 
   return details;
 }
 
+/** Returns the fix of a finding, its evidence, and those that take part. */
 function advice(site: Site, finding: Finding): HTMLElement {
   const { estimated_win: win, confidence } = finding;
   const gain = win
@@ -142,6 +147,7 @@ function connectionLink(site: Site, subject: Subject): HTMLElement {
   return button(subjectTitle(subject), open, { class: "link" });
 }
 
+/** Returns the stages of the worst connection of a finding, and over time. */
 function charts(site: Site, finding: Finding): HTMLElement {
   const { report } = site.side;
   const id = finding.subject.ids[0];
@@ -204,7 +210,9 @@ function factValue(fact: Fact): string {
   return Number.isInteger(value) && unit === "count" ? count(value) : value.toFixed(1);
 }
 
+/** Returns the panel of a problem with an unknown cause. */
 function undecidedPanel(site: Site, undecided: UndecidedProblem): HTMLElement {
+  const candidates = undecided.candidates.map(words);
   return el(
     "details.panel.finding",
     {},
@@ -213,7 +221,7 @@ function undecidedPanel(site: Site, undecided: UndecidedProblem): HTMLElement {
       {},
       severityTag("undecided"),
       el("span.headline", {}, undecided.headline),
-      el("span.soft", {}, undecided.candidates.map(words).join(" or ")),
+      el("span.soft", {}, candidates.length > 2 ? `one of ${candidates.length} rules` : candidates.join(" or ")),
     ),
     el(
       "div.body",
@@ -224,14 +232,16 @@ function undecidedPanel(site: Site, undecided: UndecidedProblem): HTMLElement {
         {},
         el("h3", {}, "Why the cause is undecided"),
         el("p", {}, undecided.why),
+        candidates.length > 2 && el("p.soft", {}, `It may be: ${candidates.join(", ")}.`),
         el("h3", {}, "To find out"),
         list(undecided.would_help, true),
-        el("p", {}, connectionLink(site, undecided.subject)),
+        el("p", {}, requestsLink(site, undecided.subject) ?? connectionLink(site, undecided.subject)),
       ),
     ),
   );
 }
 
+/** Returns the panel of the slow messages of a program, with their first causes. */
 function slowPanel(site: Site, slow: SlowMessages): HTMLElement {
   const who = slow.application ?? "an unknown process";
   const causes = slow.causes.map((cause) =>

@@ -84,9 +84,9 @@ function legend(life: Life, why: Why | null): string {
   const away = (why?.explained.causes ?? []).filter(({ cause }) => !outlined.has(cause));
   const named = away.map(({ cause }) => life.cause(cause));
   return [
-    outlined.size > 0 && "Outlined: the explanation of its delay.",
+    outlined.size > 0 && "Outlined: the activity that explains the delay.",
     `Faint: other threads${outlined.size > 0 ? " that do not explain it" : ""}.`,
-    named.length > 0 && `Not the work of a CPU, so not outlined: ${named.join(", ")}.`,
+    named.length > 0 && `Causes without CPU activity, so not outlined: ${named.join(", ")}.`,
   ]
     .filter(Boolean)
     .join(" ");
@@ -165,7 +165,7 @@ function lifeOf(side: Side, messages: Messages, row: number): Life {
   const roles = new Map<string, string>();
   const cpu = (column: string) => table.numbers(column)[own] ?? NaN;
   const kernel = cpu(isSent ? "driver_cpu" : "receive_cpu");
-  if (!Number.isNaN(kernel)) roles.set(String(kernel), isSent ? "gave it to the driver" : "received it");
+  if (!Number.isNaN(kernel)) roles.set(String(kernel), isSent ? "gave the message to the driver" : "received the message");
   const app = String(cpu("cpu"));
   roles.set(app, roles.has(app) ? `${roles.get(app)}, and ran its thread` : "ran its thread");
   const id = messages.id(row);

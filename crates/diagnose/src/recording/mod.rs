@@ -89,6 +89,7 @@ pub fn report(recording: &Recording, judging: DiagnosisOptions) -> Result<Report
         report.slow_messages = Some(slow_messages(recording, &tails, &recorded)?);
     }
     report.drops = has_drops(recording).then(|| report_drops(recording, 0));
+    report.mark_answer();
     Ok(report)
 }
 
@@ -100,7 +101,9 @@ pub fn findings(recording: &Recording, judging: DiagnosisOptions) -> Report {
     };
     let filled = pass::read(recording, judging, wanted);
     let (digests, names) = (filled.digests, filled.names);
-    judged(recording, filled.connections, (digests, names), false).0
+    let (mut report, _) = judged(recording, filled.connections, (digests, names), false);
+    report.mark_answer();
+    report
 }
 
 /// Returns all reports of a page, as far as the recording has their rows.
@@ -135,6 +138,7 @@ pub fn page(
     if let Some(tails) = filled.tail.map(TailTable::into_analysis) {
         answers.add_tail(recording, &tails, asked, &recorded)?;
     }
+    answers.report.mark_answer();
     Ok(answers)
 }
 

@@ -128,6 +128,14 @@ pub struct CongestionCauses {
     pub probing: u64,
 }
 
+impl Connection {
+    /// Returns whether no stage is known for most (more than half) of the judged time.
+    pub fn is_mostly_unknown(&self) -> bool {
+        let unknown = self.stages.get(Stage::Unknown);
+        unknown.is_some_and(|unknown| unknown.share > 0.5)
+    }
+}
+
 /// The receiving side. `window_closed` lies mostly within `reader_slow`, so the three do not
 /// add up to one.
 #[derive(Debug, Clone, Copy, serde::Serialize)]

@@ -83,7 +83,7 @@ pub struct Finding {
     pub severity: Severity,
     /// One sentence with the numbers that matter.
     pub headline: String,
-    /// It is no problem of this end, but the answer to why it is slow: most of the time went there. Absent: it is not.
+    /// The first sentence of the report speaks of it. Absent: it does not.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub is_answer: bool,
     /// Affected connections.

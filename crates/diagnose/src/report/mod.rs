@@ -6,6 +6,7 @@ pub mod connection;
 mod containers;
 mod doubt;
 pub mod finding;
+mod report_answer;
 mod rule_id;
 pub mod severity;
 pub mod slow;
@@ -25,15 +26,15 @@ pub use crate::answer::{
 };
 pub use connection::{Connection, Receive, StageShare, Stages};
 pub use containers::{ContainerProcesses, PodWorkload};
-pub(crate) use finding::PROGRAM_TIME;
 pub use doubt::RuleDoubt;
+pub(crate) use finding::PROGRAM_TIME;
 pub use finding::{
     Advice, Confidence, ConfidenceLevel, DataDirection, EstimatedWin, Fact, FactMerge, FactUnit,
     FactValue, Finding, FindingSubject, RuledOut, SubjectRequests, UndecidedFinding,
 };
+pub use report_answer::ReportAnswer;
 pub use rule_id::RuleId;
 pub(crate) use rule_id::{for_each_request_rule, for_each_rule};
-use severity::LEAST_HARM_NS;
 pub use severity::Severity;
 pub use slow::{SlowCause, SlowMessages};
 pub use snap::{FlagShares, SnapTable4, Table4Row};
@@ -97,27 +98,6 @@ impl Report {
         finding::demote_lesser(&mut self.findings);
         finding::rank_findings(&mut self.findings, &mut self.undecided);
         finding::put_larger_first(&mut self.findings);
-    }
-
-    /// Marks the finding that requests of the first service wait for the other end, if nothing is above info: it is the answer if
-    /// that is most of their time, and most of them wait for the shortest stall that Linux makes on purpose, or longer.
-    pub(crate) fn mark_answer(&mut self) {
-        let has_problem = self.findings.iter().any(|it| it.severity > Severity::Info);
-        let services = self.requests.as_ref().map(|it| it.services.as_slice());
-        let Some([first, ..]) = services.filter(|_| !has_problem) else {
-            return;
-        };
-        if first.duration_ns.p50 < LEAST_HARM_NS {
-            return;
-        }
-        let waits = self.findings.iter_mut().find(|it| {
-            let subject = it.subject.requests.as_ref();
-            let is_of_first = subject.is_some_and(|of| of.address == first.address);
-            it.rule == RuleId::RemoteSlow && it.share > 0.5 && is_of_first
-        });
-        if let Some(waits) = waits {
-            waits.is_answer = true;
-        }
     }
 
     /// Keeps the first `most` connections, which have the most harm, and counts the others.

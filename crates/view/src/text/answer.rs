@@ -1,9 +1,8 @@
 //! The first sentence of a report: why is it slow?
 
 use diagnose::Report;
-use diagnose::report::{Connection, RuleId, Severity, has_other_sockets};
+use diagnose::report::{ReportAnswer, has_other_sockets};
 use diagnose::units::{count, duration, percent};
-use table::Stage;
 
 use super::{imports, requests, slow};
 
@@ -11,37 +10,30 @@ use crate::layout::{Style, TextLayout};
 
 /// Draws the report's answer in one paragraph.
 pub fn draw(layout: &mut TextLayout, report: &Report) {
-    let (style, text) = styled_answer(report);
-    layout.paragraph(0, style, &text);
+    layout.paragraph(0, Style::Bold, &answer_sentence(report));
     layout.blank();
 }
 
 /// Returns the sentence alone.
 pub fn answer_sentence(report: &Report) -> String {
-    styled_answer(report).1
-}
-
-/// Returns the answer of a report, and its colour.
-fn styled_answer(report: &Report) -> (Style, String) {
-    let connections = report.connections.len();
-    let doubt_ns = report
-        .undecided
-        .iter()
-        .find(|undecided| !undecided.is_minor())
-        .map_or(0, |undecided| undecided.possible_harm_ns);
-    match report.findings.first() {
-        _ if let Some(trace) = &report.imported => (Style::Bold, imports::headline(trace)),
-        Some(worst) if worst.severity > Severity::Info => (Style::Bold, worst.headline.clone()),
-        _ if let Some(slow) = slow::warnings(report).next() => (Style::Bold, slow::headline(slow)),
-        _ if connections == 0 => (Style::Bold, explain_nothing(report)),
-        _ if doubt_ns > 0 => {
-            let text = format!(
-                "Up to {} may be lost; this recording does not show the cause.",
-                duration(doubt_ns)
-            );
-            (Style::Bold, text)
+    match report.answer() {
+        ReportAnswer::Imported(trace) => imports::headline(trace),
+        ReportAnswer::Problem(worst) => worst.headline.clone(),
+        ReportAnswer::SlowMessages(slow) => slow::headline(slow),
+        ReportAnswer::Undecided(possible_harm_ns) => format!(
+            "Up to {} may be lost; this recording does not show the cause.",
+            duration(possible_harm_ns)
+        ),
+        ReportAnswer::OtherEnd(waits) => {
+            format!("No problem found at this end. {}", waits.headline)
         }
-        _ => (Style::Bold, describe_calm(report, connections)),
+        ReportAnswer::NoConnection => explain_nothing(report),
+        ReportAnswer::OnlyReceived(receive) => format!(
+            "No problem found: the connection only received; it waited for the sender {} of the time.",
+            percent(receive.waiting_for_peer.share)
+        ),
+        ReportAnswer::PathLimited(_) => "No problem found: the path limited the rate.".to_owned(),
+        ReportAnswer::NoProblem => describe_calm(report),
     }
 }
 
@@ -82,55 +74,27 @@ fn selection_option(arguments: &[String]) -> Option<String> {
     None
 }
 
-/// Returns whether no stage is known for most of the judged time.
-fn is_unknown(connection: &Connection) -> bool {
-    let unknown = connection.stages.get(Stage::Unknown);
-    unknown.is_some_and(|unknown| unknown.share > 0.5)
-}
-
 /// Returns that no problem was found, and what the connections did.
-fn describe_calm(report: &Report, connections: usize) -> String {
-    let judged = report
-        .connections
-        .iter()
-        .any(|connection| !connection.stages.is_empty());
-    if let [only] = report.connections.as_slice()
-        && only.sent_nothing
-        && let Some(receive) = &only.receive
-    {
-        return format!(
-            "No problem found: the connection only received; it waited for the sender {} of the time.",
-            percent(receive.waiting_for_peer.share)
-        );
-    }
-    if report
-        .findings
-        .iter()
-        .any(|found| found.rule == RuleId::PathLimited)
-    {
-        return "No problem found: the path limited the rate.".into();
-    }
-    if let Some(answer) = report.findings.iter().find(|it| it.is_answer) {
-        return format!("No problem found at this end. {}", answer.headline);
-    }
+fn describe_calm(report: &Report) -> String {
     if let Some(requests) = report.requests.as_ref().filter(|it| it.count() > 0) {
         return format!("No problem found in {}", requests::headline(requests));
     }
-    let all = report.connections.iter();
-    let unknown = all.filter(|connection| is_unknown(connection)).count();
-    match (judged, connections) {
+    let all = &report.connections;
+    let judged = all.iter().any(|it| !it.stages.is_empty());
+    let unknown = all.iter().filter(|it| it.is_mostly_unknown()).count();
+    match (judged, all.len()) {
         (true, 1) if unknown == 1 => {
             "No problem found, but the stage of the connection is unknown most of the time.".into()
         }
         (true, _) if unknown > 0 => format!(
             "No problem found, but the stage of {} of {} connections is unknown most of the time.",
             count(unknown as u64),
-            count(connections as u64)
+            count(all.len() as u64)
         ),
         (false, _) => "No problem found, but no connection sent enough data for a verdict.".into(),
         (true, 1) => "No problem found: TCP did not delay the connection.".into(),
-        (true, _) => {
-            let number = count(connections as u64);
+        (true, number) => {
+            let number = count(number as u64);
             format!("No problem found: TCP delayed none of the {number} connections.")
         }
     }

@@ -22,9 +22,8 @@ pub fn draw(layout: &mut TextLayout, report: &Report, options: &TextOptions) {
     let limit = options.limit.unwrap_or(SHOWN);
     let findings = report.findings.iter().filter(|it| !it.is_note());
     let findings: Vec<&Finding> = findings.collect();
-    for (index, finding) in findings.iter().take(limit).enumerate() {
-        // The worst finding's sentence is the answer at the top already.
-        draw_finding(layout, finding, index == 0, interval_text(report, finding));
+    for finding in findings.iter().take(limit) {
+        draw_finding(layout, finding, interval_text(report, finding));
     }
     let undecided = report.undecided.iter().filter(|it| !it.is_minor());
     let undecided: Vec<&UndecidedFinding> = undecided.collect();
@@ -41,7 +40,7 @@ pub fn draw(layout: &mut TextLayout, report: &Report, options: &TextOptions) {
 
 /// Draws one finding with all its evidence.
 pub fn draw_whole_finding(layout: &mut TextLayout, finding: &Finding) {
-    draw_finding(layout, finding, false, None);
+    draw_finding(layout, finding, None);
 }
 
 /// Draws one undecided finding.
@@ -49,8 +48,8 @@ pub fn draw_one_undecided(layout: &mut TextLayout, undecided: &UndecidedFinding)
     draw_undecided(layout, undecided);
 }
 
-/// Writes a finding: headline, evidence, causes ruled out, fix.
-fn draw_finding(layout: &mut TextLayout, finding: &Finding, is_answer: bool, when: Option<String>) {
+/// Writes a finding: headline, evidence, causes ruled out, fix. A report that answers with it has its headline at the top.
+fn draw_finding(layout: &mut TextLayout, finding: &Finding, when: Option<String>) {
     let style = match finding.severity {
         Severity::Critical => Style::Red,
         Severity::Warning => Style::Yellow,
@@ -63,7 +62,7 @@ fn draw_finding(layout: &mut TextLayout, finding: &Finding, is_answer: bool, whe
     ]);
     let subject = describe_subject(&finding.subject, finding.direction);
     layout.paragraph(2, Style::Cyan, &subject);
-    if !is_answer {
+    if !finding.is_answer || finding.is_note() {
         layout.paragraph(2, Style::Plain, &finding.headline);
     }
     layout.blank();

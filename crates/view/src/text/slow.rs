@@ -11,12 +11,6 @@ use crate::layout::{Style, TextLayout};
 /// Applications drawn.
 const SHOWN: usize = 3;
 
-/// Returns the slow messages that are a warning, worst first.
-pub fn warnings(report: &Report) -> impl Iterator<Item = &SlowMessages> {
-    let slow = report.slow_messages.iter().flatten();
-    slow.filter(|it| it.severity > Severity::Info)
-}
-
 /// Returns one sentence on the slow messages with the worst severity.
 pub fn headline(slow: &SlowMessages) -> String {
     let cause = slow.causes.first();
@@ -34,7 +28,7 @@ pub fn headline(slow: &SlowMessages) -> String {
 
 /// Draws the warnings, if the CPU activity was recorded.
 pub fn draw(layout: &mut TextLayout, report: &Report) {
-    let mut all = warnings(report).peekable();
+    let mut all = report.costly_messages().peekable();
     let Some(first) = all.peek() else {
         return;
     };
@@ -53,7 +47,7 @@ pub fn draw(layout: &mut TextLayout, report: &Report) {
 /// Returns the note that slow messages are no problem, with the command that explains them.
 pub fn note(report: &Report) -> Option<(String, String)> {
     let first = report.slow_messages.iter().flatten().next()?;
-    if warnings(report).next().is_some() {
+    if report.costly_messages().next().is_some() {
         return None;
     }
     let text = format!(

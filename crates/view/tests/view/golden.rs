@@ -261,6 +261,29 @@ fn nothing_reaches_the_terminal_but_text() -> Outcome {
 }
 
 #[test]
+fn text_begins_with_the_finding_that_json_marks() {
+    for (rule, case, report) in answered() {
+        let marked: Vec<_> = report.findings.iter().filter(|it| it.is_answer).collect();
+        let worst = report.findings.first();
+        assert!(marked.len() <= 1, "{rule}/{case}");
+        if let Some(worst) = worst.filter(|it| it.severity > Severity::Info) {
+            assert!(worst.is_answer, "{rule}/{case}");
+        }
+        // that the path limited the rate has a sentence of its own
+        let Some(answer) = marked.first().filter(|it| it.rule != RuleId::PathLimited) else {
+            continue;
+        };
+        let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+        let text = words(&view::text(report, &TextOptions::default()));
+        let begin = text.split("── ").next().unwrap_or_default();
+        assert!(
+            begin.contains(&words(&answer.headline)),
+            "{rule}/{case}: {text}"
+        );
+    }
+}
+
+#[test]
 fn damaged_recording_report_starts_with_warning() -> Outcome {
     let mut report = judge(&root().join("slow_reader/fires"))?;
     let part = |table: &str, rows| diagnose::report::OmittedRows::new(table.to_owned(), rows);
