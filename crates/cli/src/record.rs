@@ -224,6 +224,7 @@ fn print_outcome(outcome: &Outcome) {
 /// Prints how many processes were followed.
 fn print_follow_counts(counts: FollowCounts) {
     match counts.followed {
+        0 => {}
         1 => eprintln!("followed connections to 1 process"),
         processes => eprintln!("followed connections to {processes} processes"),
     }

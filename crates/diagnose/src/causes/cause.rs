@@ -47,7 +47,7 @@ macro_rules! causes {
 causes! {
     ReceiveProcessing = "receive_processing",
         "The receive path of packets: driver, GRO, IP, TCP or UDP, socket.",
-        "Keep it off the application's CPUs: RSS, RPS or the interrupts' smp_affinity.";
+        "Keep this work off the application's CPUs: RSS, RPS or the interrupts' smp_affinity.";
     SendProcessing = "send_processing",
         "The send path of data and ACKs: socket, TCP or UDP, IP, device.",
         "Fewer, larger sends; keep TSO and GSO on; XPS, so that completions stay on the sender's CPU.";
@@ -85,7 +85,7 @@ causes! {
         "The network card's interrupt and its driver: rings, doorbells, coalescing, link, statistics.",
         "Read `ethtool -c` and `-S`. For latency, use less interrupt coalescing, and move interrupts to other CPUs.";
     Scheduling = "scheduling",
-        "The scheduler: it wakes, queues and picks threads, moves them between CPUs, and balances run queues.",
+        "The scheduler wakes, queues and picks threads, moves them between CPUs, and balances run queues.",
         "Pin threads, or run fewer of them. Give the important thread its own CPU or a higher priority.";
     ContextSwitch = "context_switch",
         "The context switch from one thread to another: registers, FPU state, address space.",
@@ -131,7 +131,7 @@ causes! {
         "Set transparent_hugepage=madvise, or reserve huge pages beforehand.";
     MemoryReclaim = "memory_reclaim",
         "Memory is short: reclaim, compaction, swap, kswapd, the OOM killer.",
-        "Give it more memory, or let it use less. Raise min_free_kbytes or the limit of the cgroup. Use no swap.";
+        "Give the program more memory, or let it use less. Raise min_free_kbytes or the limit of the cgroup. Use no swap.";
     MemoryAllocation = "memory_allocation",
         "The kernel allocates and frees memory for itself: slab, pages, per-CPU, vmalloc.",
         "Check the caller: it shows what the memory is for.";

@@ -100,20 +100,20 @@ impl MessageEvent {
     pub const fn text(self) -> &'static str {
         match self {
             Self::FirstArrived => "first segment arrived",
-            Self::LastArrived => "all of it had arrived",
-            Self::TcpTook => "TCP took it",
-            Self::StackTook => "the stack took it",
+            Self::LastArrived => "last segment arrived",
+            Self::TcpTook => "TCP took the segment",
+            Self::StackTook => "the stack took the datagram",
             Self::Ready => "handed to the socket",
             Self::Woken => "thread woken",
             Self::Running => "thread running",
             Self::Copying => "call copies",
             Self::CallDone => "call done",
             Self::CallBegun => "call begun",
-            Self::TcpSent => "TCP sends its last byte",
+            Self::TcpSent => "TCP sends the last byte",
             Self::Queued => "queued at the device",
-            Self::Driven => "goes to the driver",
-            Self::OnWire => "the adapter put it on the wire",
-            Self::Acknowledged => "all of it is acknowledged",
+            Self::Driven => "handed to the driver",
+            Self::OnWire => "the adapter sent the last byte",
+            Self::Acknowledged => "last byte acknowledged",
         }
     }
 }

@@ -283,6 +283,14 @@ impl UndecidedFinding {
         names.join(separator)
     }
 
+    /// Returns the rules that may apply in short: one or two by name, more by their number.
+    pub fn candidates_title(&self) -> String {
+        match self.candidates.len() {
+            0..=2 => self.join_candidates(" or "),
+            number => format!("one of {number} rules"),
+        }
+    }
+
     /// Returns whether the undecided harm is too small for a warning.
     pub fn is_minor(&self) -> bool {
         self.possible_harm_ns == 0 || self.share < WARNING_SHARE

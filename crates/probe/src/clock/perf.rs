@@ -101,7 +101,7 @@ impl PerfClock {
             None => refuse(
                 "the kernel does not say how the CPU's counter becomes perf's time \
                  (cap_user_time_zero is 0, as where the kernel does not trust that counter)",
-                "see why the kernel does not trust it: dmesg | grep -i tsc",
+                "see why the kernel does not trust the counter: dmesg | grep -i tsc",
             ),
         }
     }

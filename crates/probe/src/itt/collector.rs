@@ -47,7 +47,7 @@ fn find_installed() -> Result<PathBuf, Refusal> {
             PLACES[1]
         ),
         remedy: format!(
-            "put it beside whylat (`make build` does), or name it: {COLLECTOR_OVERRIDE}=/path/{FILE_NAME}"
+            "put {FILE_NAME} beside whylat (`make build` does), or set {COLLECTOR_OVERRIDE}=/path/{FILE_NAME}"
         ),
     })
 }

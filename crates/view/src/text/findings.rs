@@ -128,7 +128,7 @@ pub fn describe_estimate(win: &EstimatedWin) -> String {
 
 /// Writes what could not be decided, and why not.
 fn draw_undecided(layout: &mut TextLayout, undecided: &UndecidedFinding) {
-    let candidates = undecided.join_candidates(" or ");
+    let candidates = undecided.candidates_title();
     let title = [
         (Style::Yellow, "undecided"),
         (Style::Dim, " · "),
@@ -141,6 +141,9 @@ fn draw_undecided(layout: &mut TextLayout, undecided: &UndecidedFinding) {
     layout.blank();
     draw_evidence(layout, &undecided.evidence.0);
     layout.entry(2, "why", LABEL, &undecided.why);
+    if undecided.candidates.len() > 2 {
+        layout.entry(2, "may be", LABEL, &undecided.join_candidates(", "));
+    }
     draw_steps(layout, "to find out", &undecided.would_help);
     layout.blank();
 }

@@ -53,7 +53,7 @@ fn finding(finding: &Finding) -> (String, String) {
 
 /// Returns rule and first sentence of what could not be decided.
 fn undecided_note(undecided: &UndecidedFinding) -> (String, String) {
-    let rules = undecided.join_candidates(" or ");
+    let rules = undecided.candidates_title();
     let sentence = first_sentence(&undecided.headline);
     let text = format!("{}: {sentence}", describe_subject(&undecided.subject));
     (format!("perhaps {rules}"), text)

@@ -1,9 +1,9 @@
 //! Why the slow messages of each application are slow.
 
-use diagnose::tail::CoreRole;
 use diagnose::tail::report::{
     BandCounts, CpuShare, HitOrder, LatencyQuantile, TailCause, TailGroup, TailReport,
 };
+use diagnose::tail::{CoreRole, OWN_THREADS};
 use diagnose::units::{count, duration, percent, quantity};
 
 use super::footer;
@@ -262,7 +262,8 @@ pub(super) fn cause_title(rule: &str, what: &str, role: CoreRole) -> String {
         CoreRole::Receive => "the receiving CPU",
     };
     match rule {
-        CPU_CONTENTION => format!("another task ({what}) on {cpu}"),
+        CPU_CONTENTION if what == OWN_THREADS => format!("{what}, on {cpu}"),
+        CPU_CONTENTION => format!("another thread ({what}) on {cpu}"),
         PROBE_OVERHEAD => format!("whylat itself on {cpu}"),
         _ => format!("{what}, on {cpu}"),
     }

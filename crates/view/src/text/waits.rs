@@ -441,9 +441,11 @@ fn quarter_index(ns: u64) -> usize {
     doublings as usize * 4 + ((ns >> (doublings - 2)) & 3) as usize
 }
 
-/// Returns the members of a group with their shares of its time.
+/// Returns the members of a group with their shares of its time. Those that differ in nothing that is shown are one, such as
+/// two stacks with the same first functions.
 fn describe_shares(parts: &[GroupPart], group: &WaitGroup, all_ns: u64) -> String {
-    let words = parts.iter().map(|part| {
+    let mut shown: Vec<(String, u64, bool)> = Vec::new();
+    for part in parts {
         let identity = &part.identity;
         let own = identity.process.is_some() && identity.process == group.identity.process;
         let name = if own {
@@ -451,8 +453,17 @@ fn describe_shares(parts: &[GroupPart], group: &WaitGroup, all_ns: u64) -> Strin
         } else {
             identity.title()
         };
-        let share = part.blocked_ns as f64 / all_ns.max(1) as f64;
-        let least = if part.exact { "" } else { "at least " };
+        match shown.iter_mut().find(|known| known.0 == name) {
+            Some((_, blocked_ns, is_exact)) => {
+                *blocked_ns += part.blocked_ns;
+                *is_exact &= part.exact;
+            }
+            None => shown.push((name, part.blocked_ns, part.exact)),
+        }
+    }
+    let words = shown.iter().map(|(name, blocked_ns, is_exact)| {
+        let share = *blocked_ns as f64 / all_ns.max(1) as f64;
+        let least = if *is_exact { "" } else { "at least " };
         format!("{name} {least}{}", percent(share))
     });
     words.collect::<Vec<_>>().join(", ")

@@ -248,7 +248,7 @@ fn undecided_row(undecided: &UndecidedFinding) -> Vec<StyledPiece> {
         (Style::Yellow, format!("{:9} ", "?")),
         (
             Style::Plain,
-            fit_text(&undecided.join_candidates(" or "), 24, false),
+            fit_text(&undecided.candidates_title(), 24, false),
         ),
         (
             Style::Plain,

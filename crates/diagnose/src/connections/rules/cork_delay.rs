@@ -59,7 +59,7 @@ impl Rule for CorkDelay {
             }),
             WriterState::Blocked(held_ns) | WriterState::Silent(held_ns) => {
                 let mut facts = collect_facts(case, ledger);
-                let label = "of it, at least: the sending thread had nothing to add";
+                let label = "of this time at least, the sending thread had nothing to add";
                 facts.insert(1, total_ns("held_ns", held_ns, label));
                 Verdict::Fires(RuleFinding {
                     direction: DataDirection::Sending,

@@ -74,7 +74,7 @@ impl Rule for FastRetransmits {
         let mut facts = collect_facts(case, retransmits, fall);
         facts.push(total_ns("limited_ns", limited_ns, "time limited by loss"));
         if stalled_ns > 0 {
-            let label = "of it until a timer detected the loss";
+            let label = "of this time: until a timer detected the loss";
             facts.push(total_ns("stalled_ns", stalled_ns, label));
         }
         Verdict::Fires(RuleFinding {

@@ -132,9 +132,9 @@ pub fn window_facts(case: &Case) -> Vec<Fact> {
     let zero = zero.map(|zero| sum("zero_windows", zero, "times the window went to zero"));
     let label = "receive buffer limit at the other end, when last seen";
     let buffer = known_bytes("rcvbuf_bytes", buffer, label);
-    let label = "the application there set it (SO_RCVBUF)";
+    let label = "the application at the other end set that limit (SO_RCVBUF)";
     let locked = known_flag("rcvbuf_locked", locked, label);
-    let label = "of the time, bytes waited for the reader there";
+    let label = "of the time, bytes waited for the reader at the other end";
     let late = known_real("peer_reader_slow", late, FactUnit::Share, label);
     let window = known_bytes("largest_window_bytes", window, "largest window announced");
     let announced = case.window_changed_on_path().map(|(_, bytes)| bytes);

@@ -115,7 +115,11 @@ fn collect_facts(case: &Case, queue: u64, window: u64) -> Vec<Fact> {
             "largest window announced",
         ),
         known_bytes("sndbuf_bytes", limit, label),
-        known_flag("sndbuf_locked", locked, "the application set it"),
+        known_flag(
+            "sndbuf_locked",
+            locked,
+            "the application set this limit (SO_SNDBUF)",
+        ),
     ];
     let rate = case.delivered_bytes_per_s().filter(|rate| *rate > 0.0);
     if let Some(rate) = rate {

@@ -93,7 +93,11 @@ fn collect_facts(case: &Case) -> Vec<Fact> {
     let label = "send buffer limit (SO_SNDBUF), when last seen";
     let mut facts = vec![
         known_bytes("sndbuf_bytes", limit, label),
-        known_flag("sndbuf_locked", locked, "the application set it"),
+        known_flag(
+            "sndbuf_locked",
+            locked,
+            "the application set this limit (SO_SNDBUF)",
+        ),
         known_bytes("max_send_queue_bytes", queue, "largest send queue"),
     ];
     let label = "limit of both windows";

@@ -142,10 +142,10 @@ fn list_fixes(case: &Case) -> Vec<Advice> {
 fn collect_facts(case: &Case) -> Vec<Fact> {
     let idle = FactValue::Real(case.share(Stage::SenderApp));
     let in_flight = FactValue::Real(case.share(Stage::InFlight));
-    let label = "of the time there was nothing to send";
+    let label = "of the time, the application gave nothing to send";
     let mut facts = vec![worst("nothing_to_send", idle, FactUnit::Share, label)];
     if case.method(Stage::InFlight).is_some() {
-        let label = "of the time data was in flight, for about a round trip";
+        let label = "of the time, data was in flight, for about a round trip";
         facts.push(worst("in_flight", in_flight, FactUnit::Share, label));
     }
     let blocked_ns = case

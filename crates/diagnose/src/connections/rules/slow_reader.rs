@@ -213,7 +213,7 @@ fn check_held(case: &Case) -> Option<RuleFinding> {
         return None;
     }
     let late = FactValue::Real(peer.reader_slow.share);
-    let label = "of the time, bytes waited for the reader there";
+    let label = "of the time, bytes waited for the reader at the other end";
     let holds = case.ledger()?.nagle_holds.into();
     Some(RuleFinding {
         direction: DataDirection::Sending,

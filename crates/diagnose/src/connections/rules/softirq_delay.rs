@@ -159,7 +159,7 @@ impl SoftirqDelay {
         if !asked_for || !held_up(possible_ns, case.life_ns()) {
             return Verdict::Quiet;
         }
-        let label = "softirq work on a CPU while the application may have waited for it";
+        let label = "softirq work on a CPU for which the application may have waited";
         Verdict::Inconclusive(RuleDoubt {
             candidates: vec![self.id()],
             concerned_ns: possible_ns,

@@ -6,6 +6,9 @@ use super::spans::{LabelId, LabelTable, SpanLabel};
 use super::tree::{CoreRole, PlaceTree, TreeNode, TreePlace};
 use crate::causes::{Categories, Cause};
 
+/// Name of the cause that other threads of the application had its CPU.
+pub const OWN_THREADS: &str = "its own other threads";
+
 /// Identity of a cause.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct CauseKey {
@@ -257,11 +260,7 @@ impl<'a> CauseNamer<'a> {
                 if what.application.is_some()
                     && what.application.as_deref() == self.application =>
             {
-                (
-                    MessageRule::CpuContention,
-                    "its own other threads".to_owned(),
-                    None,
-                )
+                (MessageRule::CpuContention, OWN_THREADS.to_owned(), None)
             }
             ActivityKind::Task => (MessageRule::CpuContention, name, category),
             _ => self.cause_by_name(id),

@@ -41,7 +41,7 @@ mod tests;
 mod tree;
 
 pub use band::LatencyBand;
-pub use cause::list_rules;
+pub use cause::{OWN_THREADS, list_rules};
 pub use explain::{Anomaly, ExplainSettings};
 pub use tree::{CoreRole, SpanId};
 

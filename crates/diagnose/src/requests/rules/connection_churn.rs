@@ -119,11 +119,11 @@ fn finding(case: &ServiceCase<'_>, opened: &PoolSize, connect_ns: u64) -> Reques
             "connections in use at once, at most",
         ),
         time_fact("connect_ns", connect_ns, "requests waited for handshakes"),
-        time_fact("tcp_handshakes_ns", tcp_ns, "of it TCP handshakes"),
+        time_fact("tcp_handshakes_ns", tcp_ns, "of this time: TCP handshakes"),
         time_fact(
             "tls_handshakes_ns",
             connect_ns - tcp_ns,
-            "of it TLS, and the start of the first request",
+            "of this time: TLS, and the start of the first request",
         ),
     ];
     facts.extend(duration_facts(case));

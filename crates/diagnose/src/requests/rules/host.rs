@@ -79,7 +79,7 @@ fn finding(case: &ServiceCase<'_>, own: &PartHarm, cause: HostCause) -> RequestF
     let mut facts = duration_facts(case);
     facts.push(time_fact(cause.fact.0, own.ns, cause.fact.1));
     if behind_ns > 0 {
-        let label = "wait of others behind these";
+        let label = "wait of other requests behind them";
         facts.push(time_fact("queued_behind_ns", behind_ns, label));
     }
     facts.push(share_fact("share", harm.share, "of the time of requests"));

@@ -40,7 +40,7 @@ fn host_cause(case: &ServiceCase<'_>, harm: &PartHarm) -> HostCause {
             "CPU time in which the program itself freed memory: it counts as computing.".to_owned(),
         ],
         advice: vec![
-            "Give it more memory, or let it use less: `memory.high` and `memory.max` of its control group, Kubernetes \
+            "Give the program more memory, or let it use less: `memory.high` and `memory.max` of its control group, Kubernetes \
              `resources.limits.memory`. `memory.pressure` and /proc/pressure/memory show the stalls.",
             "Keep the pages that requests need: mlockall(), `vm.swappiness`, `memory.low`; read a mapped file ahead \
              (madvise(MADV_WILLNEED), MAP_POPULATE).",

@@ -98,7 +98,7 @@ fn finding(case: &ServiceCase<'_>, runs: &RunDigest) -> RequestFinding {
                 .to_owned(),
         ],
         advice: make_advice([
-            "Ask for many things in one request: INSERT of many rows, COPY, psycopg2's execute_values, JDBC's \
+            "Ask for many rows or keys in one request: INSERT of many rows, COPY, psycopg2's execute_values, JDBC's \
                 addBatch(), MGET. Or use a JOIN or IN (…) instead of a query for each row.",
             "Send the next request before the response: pipeline mode of psycopg 3 and libpq, pipelines of redis clients.",
             "If the requests do not depend on each other, send them in parallel, with several connections or \

@@ -217,7 +217,7 @@ fn doubt_verdict(case: &ServiceCase<'_>, harm: &PartHarm) -> RequestVerdict {
     facts.push(time_fact(
         "unasked_ns",
         unasked_ns,
-        "of this before messages that may answer no request",
+        "of this time: before messages that may answer no request",
     ));
     facts.push(number(
         "unasked_requests",

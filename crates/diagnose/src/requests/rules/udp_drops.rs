@@ -439,8 +439,8 @@ impl ReceiverLoss {
     fn finding(&self, subject: &FindingSubject) -> RequestFinding {
         let lost = self.sums.count();
         let label = match self.is_receiver {
-            true => "datagrams that the process took there",
-            false => "datagrams that the process sent there",
+            true => "datagrams that the process received at this address",
+            false => "datagrams that the process sent to this address",
         };
         let facts: Vec<Fact> = vec![
             number("dropped", lost, "datagrams that this host dropped"),

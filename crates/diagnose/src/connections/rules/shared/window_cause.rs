@@ -112,7 +112,7 @@ fn by_polls(case: &Case) -> WindowCause {
         return WindowCause::Unclear;
     }
     let because = format!(
-        "{} of {} polls that found the window full saw it below half its size",
+        "the window was below half its size in {} of {} polls that found it full",
         window.shrunk, window.full
     );
     if window.shrunk == 0 {
