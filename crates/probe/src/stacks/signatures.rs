@@ -153,7 +153,7 @@ impl<'a> CommonEntry<'a> {
         Some(common)
     }
 
-    /// Reads what one letter announces.
+    /// Reads the data that one letter of the augmentation string announces.
     fn read_letter(&mut self, place: usize, data: &mut TableBytes<'a>) -> Option<()> {
         match *data.tables.get(place)? {
             b'z' | SIGNAL_FRAME => {}

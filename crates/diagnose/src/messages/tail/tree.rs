@@ -78,7 +78,7 @@ pub struct SpanId {
 }
 
 impl PlaceTree {
-    /// The node of a place within another.
+    /// Returns the node of a place within another; adds it if it is new.
     pub(super) fn child_node(&mut self, around: Option<TreeNode>, place: TreePlace) -> TreeNode {
         let next = TreeNode(u32::try_from(self.places.len()).unwrap_or(u32::MAX));
         let node = *self.nodes.entry((around, place)).or_insert(next);
