@@ -60,6 +60,7 @@ macro_rules! for_each_request_rule {
             connection_churn::ConnectionChurn,
             reset_by_peer::ResetByPeer,
             connect_failed::ConnectFailed,
+            connection_rejected::ConnectionRejected,
             blocked_event_loop::BlockedEventLoop,
             busy_workers::BusyWorkers,
             pool_wait::PoolWait,

@@ -7,8 +7,9 @@ use table::tables::{Window, Windows};
 use table::{Columns, Recording};
 
 /// Rules on requests that compare them with what happened between windows, too: they are not asked.
-pub const RULES_NOT_ASKED: [&str; 4] = [
+pub const RULES_NOT_ASKED: [&str; 5] = [
     "connection_churn",
+    "connection_rejected",
     "reset_by_peer",
     "udp_drops",
     "uneven_workers",

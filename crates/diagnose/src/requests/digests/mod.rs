@@ -2,6 +2,7 @@
 //! a file here, a line in `mod` and a line in `digests!`. A table that no analysis took before needs a line in
 //! `recording/pass.rs`, too.
 
+pub mod connection_ends;
 mod digest;
 pub mod failed_connects;
 pub mod file_waits;
@@ -17,6 +18,7 @@ use table::manifest::Header;
 use table::{Rows, TableConsumer, TableId};
 
 use crate::waits::NameTable;
+use connection_ends::ConnectionEndDigest;
 use digest::RecordingDigest;
 use failed_connects::FailedConnectDigest;
 use file_waits::FileWaitDigest;
@@ -61,6 +63,8 @@ macro_rules! digests {
 }
 
 digests! {
+    /// Connections that this host opened, and how they ended.
+    connection_ends: ConnectionEndDigest,
     /// Functions that processes ran.
     functions: FunctionDigest,
     /// Attempts to connect that failed.

@@ -11,6 +11,7 @@ mod busy_workers;
 mod computes;
 mod connect_failed;
 mod connection_churn;
+mod connection_rejected;
 mod cpu_contention;
 mod cpu_quota;
 mod disk_wait;
