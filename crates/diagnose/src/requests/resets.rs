@@ -10,6 +10,8 @@ const KEPT_MOST: usize = 1 << 16;
 /// A request that a reset answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LostRequest {
+    /// Its connection: the socket cookie.
+    pub conn: u64,
     /// When its first byte was sent.
     pub begin_ns: u64,
     /// When its connection was closed.
@@ -18,6 +20,8 @@ pub struct LostRequest {
     pub idle_ns: Option<u64>,
     /// Whether the other end had closed before (FIN) and answered with RST then.
     pub is_after_fin: bool,
+    /// Whether the other end is recorded, and had read a part of the request before it closed.
+    pub has_reader: bool,
     /// When the thread began its next request to the service; `None`: it did not.
     pub next_ns: Option<u64>,
 }

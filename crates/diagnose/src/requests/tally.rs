@@ -160,7 +160,13 @@ impl RequestTable {
             digest.resets.unanswered_ns += waited_ns;
             return;
         }
+        let peer = endpoint
+            .peer
+            .and_then(|peer| self.turns[peer.index()].as_deref());
+        let first = request.request.first;
         let lost = LostRequest {
+            conn: endpoint.conn,
+            has_reader: peer.is_some_and(|peer| peer.tracker.has_request_after(first)),
             begin_ns,
             closed_ns: endpoint.closed_ns.unwrap_or(begin_ns),
             idle_ns: answered_ns.map(|ns| begin_ns.saturating_sub(ns)),

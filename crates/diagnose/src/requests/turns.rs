@@ -118,6 +118,11 @@ impl TurnTracker {
         (open.request.first == offset && self.side == Side::Client).then_some(open.first_call_ns)
     }
 
+    /// Returns whether this end moved bytes of a request after an offset.
+    pub fn has_request_after(&self, offset: u64) -> bool {
+        self.ends[usize::from(true)].is_some_and(|end| end > offset)
+    }
+
     /// Returns when the open exchange began, ns.
     pub fn begin_ns(&self) -> Option<u64> {
         self.open.as_ref().map(|open| open.begin_ns)

@@ -116,65 +116,144 @@ fn doubt_verdict(case: &ServiceCase<'_>, resets: &ResetDigest) -> RequestVerdict
     )
 }
 
+/// A server looks for idle connections no more often than once in this time: the unit of the time limit of epoll_wait(2), ns.
+const IDLE_LEAST_NS: u64 = 1_000_000;
+
+/// Why the other end closed connections with requests, as far as the recording shows it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum CloseCause {
+    /// It had read a part of most requests.
+    Refusal,
+    /// They had been idle; the least time, ns.
+    Idleness(u64),
+    /// They had just had a response.
+    Response,
+    /// Most requests were the first of their connections.
+    Unknown,
+}
+
+impl CloseCause {
+    /// `closed_ns`: when the other end closed a connection, if that was seen.
+    fn new(lost: &[LostRequest], closed_ns: impl Fn(u64) -> Option<u64>) -> Self {
+        let read = lost.iter().filter(|it| it.has_reader).count();
+        let idle_ns = |it: &LostRequest| {
+            let idle_ns = it.idle_ns?;
+            let answered_ns = it.begin_ns.saturating_sub(idle_ns);
+            let closed_ns = closed_ns(it.conn).map(|ns| ns.saturating_sub(answered_ns));
+            Some(closed_ns.map_or(idle_ns, |ns| ns.min(idle_ns)))
+        };
+        let mut idle: Vec<u64> = lost.iter().filter_map(idle_ns).collect();
+        idle.sort_unstable();
+        match idle.get(idle.len() / 2) {
+            _ if 2 * read > lost.len() => Self::Refusal,
+            Some(half_ns) if *half_ns < IDLE_LEAST_NS => Self::Response,
+            Some(_) => Self::Idleness(least_idle_ns(lost).unwrap_or(0)),
+            None => Self::Unknown,
+        }
+    }
+
+    /// Returns the beginning of the headline, after the address.
+    fn text(self) -> String {
+        match self {
+            Self::Refusal => "closed connections before it had read the whole request".to_owned(),
+            Self::Idleness(ns) => {
+                format!(
+                    "had closed connections that were idle for {} or longer",
+                    duration(ns)
+                )
+            }
+            Self::Response => "closed connections right after a response".to_owned(),
+            Self::Unknown => "reset the connection".to_owned(),
+        }
+    }
+
+    /// Returns the fixes, best first.
+    fn advice(self) -> Vec<String> {
+        match self {
+            Self::Refusal => OF_REFUSAL.map(str::to_owned).to_vec(),
+            Self::Idleness(ns) => of_idle(ns).to_vec(),
+            Self::Response => OF_RESPONSE.map(str::to_owned).to_vec(),
+            Self::Unknown => OF_UNKNOWN.map(str::to_owned).to_vec(),
+        }
+    }
+}
+
+const OF_REFUSAL: [&str; 3] = [
+    "Read the other end's log: it refused these requests, for example a body above its limit (HTTP 413, nginx \
+     `client_max_body_size`). The reset may delete its answer before the client reads it (RFC 9112, section 9.6).",
+    "Let the server read the rest of the request before it closes: nginx `lingering_close`. In a program: \
+     shutdown(SHUT_WR), then read until the end.",
+    "Let the client ask first, and not repeat what was refused: `Expect: 100-continue` (RFC 9110, section 10.1.1).",
+];
+
+const OF_RESPONSE: [&str; 2] = [
+    "Let the server say that it closes: `Connection: close` (RFC 9112, section 9.6). Or let it keep connections: uWSGI \
+     `--http11-socket`, gunicorn `-k gthread`.",
+    "Until then, let the client use a new connection for each request.",
+];
+
+const OF_UNKNOWN: [&str; 2] = [
+    "Read the other end's log. It or a proxy refused the first request of the connection, or ended.",
+    "Check that the server has free descriptors (`ls /proc/PID/fd | wc -l`, `ulimit -n`): without one, Node.js accepts \
+     connections and closes them at once.",
+];
+
+/// Returns the least time that a connection had been idle before its request, ns.
+fn least_idle_ns(lost: &[LostRequest]) -> Option<u64> {
+    lost.iter().filter_map(|it| it.idle_ns).min()
+}
+
 /// Makes the finding of requests that a reset answered.
 fn finding(case: &ServiceCase<'_>, resets: &ResetDigest, lost_ns: u64) -> RequestFinding {
-    let idle = || resets.lost.iter().filter_map(|it| it.idle_ns);
-    let on_idle = idle().count() as u64;
-    let least_ns = idle().min();
+    let ends = &case.evidence.digests.connection_ends;
+    let cause = CloseCause::new(&resets.lost, |conn| ends.closed_by_other_ns(conn));
     RequestFinding {
         harm_ns: lost_ns,
         whole_ns: case.total_ns() + lost_ns,
         remedy: Remedy::Avoidable,
-        headline: headline(case, resets, lost_ns, least_ns),
-        facts: collect_facts(case, resets, (on_idle, least_ns), lost_ns),
-        could_not_see: vec![
-            "Whether the next request repeats this one.".to_owned(),
-            "Whether the other end had begun to work on the request: then it may do it twice.".to_owned(),
-        ],
-        advice: make_advice(match least_ns {
-            Some(least_ns) => of_idle(least_ns).to_vec(),
-            None => vec![
-                "Read the other end's log. It or a proxy refused the first request of the connection, or ended."
-                    .to_owned(),
-            ],
-        }),
+        headline: headline(case, resets, lost_ns, cause),
+        facts: collect_facts(case, resets, lost_ns),
+        could_not_see: list_unseen(cause),
+        advice: make_advice(cause.advice()),
         gain: Some("no request is sent on a closed connection"),
         confidence: direct_confidence(case, "the kernel noted the RST as the connection's error"),
         ..RequestFinding::new(case)
     }
 }
 
+/// Returns what the recording does not show.
+fn list_unseen(cause: CloseCause) -> Vec<String> {
+    let of_work = match cause {
+        CloseCause::Refusal => "Whether the other end sent an answer that the reset deleted.",
+        _ => "Whether the other end had begun to work on the request: then it may do it twice.",
+    };
+    let lines = ["Whether the next request repeats this one.", of_work];
+    lines.map(str::to_owned).to_vec()
+}
+
 fn headline(
     case: &ServiceCase<'_>,
     resets: &ResetDigest,
     lost_ns: u64,
-    idle_ns: Option<u64>,
+    cause: CloseCause,
 ) -> String {
     let requests = quantity(resets.count, "request");
     let of = case.requests() + resets.count;
-    let cause = match idle_ns {
-        Some(ns) => format!(
-            "had closed connections that were idle for {} or longer",
-            duration(ns)
-        ),
-        None => "reset the connection".to_owned(),
-    };
     format!(
-        "{} {cause}: it answered {requests} of {} of {} with RST, and {} passed before the next.",
+        "{} {}: it answered {requests} of {} of {} with RST, and {} passed before the next.",
         case.key.address,
+        cause.text(),
         count(of),
         case.key.name,
         duration(lost_ns)
     )
 }
 
-fn collect_facts(
-    case: &ServiceCase<'_>,
-    resets: &ResetDigest,
-    (on_idle, least_ns): (u64, Option<u64>),
-    lost_ns: u64,
-) -> Vec<Fact> {
+fn collect_facts(case: &ServiceCase<'_>, resets: &ResetDigest, lost_ns: u64) -> Vec<Fact> {
     let kept = || resets.lost.iter();
+    let idle = || kept().filter_map(|it| it.idle_ns);
+    let (on_idle, least_ns) = (idle().count() as u64, least_idle_ns(&resets.lost));
+    let read = kept().filter(|it| it.has_reader).count() as u64;
     let after_fin = kept().filter(|it| it.is_after_fin).count() as u64;
     let again = kept().filter(|it| it.next_ns.is_some()).count() as u64;
     let mut facts = vec![
@@ -197,6 +276,10 @@ fn collect_facts(
         ),
         time_fact("lost_ns", lost_ns, "time until the next request"),
     ];
+    if read > 0 {
+        let label = "of these that the other end had begun to read";
+        facts.push(number("requests_read", read, label));
+    }
     if let Some(ns) = least_ns {
         facts.push(time_fact(
             "idle_min_ns",
@@ -229,4 +312,42 @@ fn of_idle(least_ns: u64) -> [String; 3] {
             .to_owned(),
         "Ask again at once, without a pause, where the request may be repeated (RFC 9110, section 9.2.2).".to_owned(),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Makes a lost request: idle time before it, and whether the server had read a part of it.
+    fn lost(idle_ns: Option<u64>, has_reader: bool) -> LostRequest {
+        LostRequest {
+            conn: 1,
+            begin_ns: 2_000_000_000,
+            closed_ns: 2_000_000_001,
+            idle_ns,
+            is_after_fin: false,
+            has_reader,
+            next_ns: None,
+        }
+    }
+
+    #[test]
+    fn idleness_is_no_cause_where_the_server_had_read_or_just_answered() {
+        let second = Some(1_000_000_000);
+        let of = |lost: &[LostRequest]| CloseCause::new(lost, |_| None);
+        assert_eq!(
+            of(&[lost(second, false)]),
+            CloseCause::Idleness(1_000_000_000)
+        );
+        assert_eq!(of(&[lost(second, true)]), CloseCause::Refusal);
+        assert_eq!(of(&[lost(Some(117_000), false)]), CloseCause::Response);
+        // it closed 50 µs after the response, and the client asked a second later
+        let closed = |_| Some(1_000_050_000);
+        let found = CloseCause::new(&[lost(second, false)], closed);
+        assert_eq!(found, CloseCause::Response);
+        assert_eq!(of(&[lost(None, false)]), CloseCause::Unknown);
+        // one of three was read: a race, and no refusal
+        let mostly_idle = [lost(second, true), lost(second, false), lost(second, false)];
+        assert_eq!(of(&mostly_idle), CloseCause::Idleness(1_000_000_000));
+    }
 }
