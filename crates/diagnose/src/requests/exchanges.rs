@@ -2,6 +2,7 @@
 
 use super::endpoint::EndpointId;
 use super::history::{ResponseTimes, ThreadCall, ThreadEventKind};
+use super::loop_pool::AskedBefore;
 use super::owner::TimedCall;
 use super::part::RequestPart;
 use super::request::Request;
@@ -236,7 +237,11 @@ impl RequestTable {
         let may_be_free = !turns.is_shared && !self.endpoints.get(id).is_udp;
         let of_loop = before.filter(|it| is_same_thread(it) && it.response.is_some());
         let of_loop = of_loop.filter(|_| may_be_free);
-        let read = of_loop.map(|before| (before.answered_ns, before.asked_for));
+        let asked = of_loop.map(|before| AskedBefore {
+            asked_ns: before.requested_ns,
+            read_ns: before.answered_ns,
+            by: before.asked_for,
+        });
         let before = before.filter(|before| !is_same_thread(before));
         let pool = before.zip(turns.tracker.open()).and_then(|(before, open)| {
             pool::wait_before(
@@ -257,7 +262,7 @@ impl RequestTable {
             open.served = self.history.count_served(call.thread);
             if side == Side::Client {
                 let asking = (self.endpoints.get(id).service, call.thread);
-                open.release = self.free.ask(&self.history, asking, open.begin_ns, read);
+                open.release = self.free.ask(&self.history, asking, open.begin_ns, asked);
                 let time = (call.end_ns, open.release.is_some());
                 open.asked_for = self.history.asking_endpoint(call.thread, time);
             }

@@ -3,7 +3,8 @@
 //!
 //! A loop takes a free connection at once, or opens one. If it asks on a connection in the same round in which it read the
 //! response to another request there, nobody had to wait for that connection to be free but this request: it waited since the
-//! loop last took a free one.
+//! loop last took a free one. A loop that calls and blocks until the response has come serves nobody else meanwhile: no request
+//! waits for a connection there, but for the loop.
 
 use std::collections::HashMap;
 
@@ -66,19 +67,18 @@ pub struct FreeConnections {
 }
 
 impl FreeConnections {
-    /// Adds a request of a thread to a service. `before`: when the thread had read the response to the last one on the
-    /// connection, and for which request that was. Returns the release of the connection if the thread asks there again in the
+    /// Adds a request of a thread to a service. `before`: the last one on the connection. Returns the release of the connection if the thread asks there again in the
     /// same round of its loop.
     pub fn ask(
         &mut self,
         history: &History,
         (service, thread): (ServiceId, ThreadId),
         begin_ns: u64,
-        before: Option<(u64, Option<EndpointId>)>,
+        before: Option<AskedBefore>,
     ) -> Option<Release> {
         let key = (service, thread);
-        let round =
-            before.and_then(|(read_ns, by)| Some((find_answer(history, thread, read_ns)?, by)));
+        let of_loop = before.filter(|it| it.has_looped(history, thread));
+        let round = of_loop.and_then(|it| Some((find_answer(history, thread, it.read_ns)?, it.by)));
         let Some((has_answered, by)) = round else {
             self.taken_ns.insert(key, begin_ns);
             return None;
@@ -87,6 +87,32 @@ impl FreeConnections {
         // else the request that had it may still have it
         let is_released = has_answered || by.is_some();
         is_released.then_some(Release { since_ns, by })
+    }
+}
+
+/// The last request of a loop on a connection.
+#[derive(Debug, Clone, Copy)]
+pub struct AskedBefore {
+    /// When the loop had sent it.
+    pub asked_ns: u64,
+    /// When the loop had read the response.
+    pub read_ns: u64,
+    /// The connection with the request that it was for.
+    pub by: Option<EndpointId>,
+}
+
+impl AskedBefore {
+    /// Returns whether the thread waited in its loop before it had the response; else it blocked in a call.
+    fn has_looped(&self, history: &History, thread: ThreadId) -> bool {
+        let own = history.get(thread);
+        let before = (0..own.event_count_until(self.read_ns)).rev();
+        let events = before
+            .filter_map(|number| own.event(number))
+            .take(EVENTS_MOST);
+        let mut since = events.take_while(|event| event.end_ns > self.asked_ns);
+        since.any(
+            |event| matches!(&event.kind, ThreadEventKind::Wait(wait) if is_of_loop(wait.object)),
+        )
     }
 }
 

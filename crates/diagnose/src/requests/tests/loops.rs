@@ -518,6 +518,34 @@ fn a_request_that_takes_a_free_connection_waits_for_none() {
 }
 
 #[test]
+fn a_request_waits_for_a_loop_that_blocks_and_for_no_connection() {
+    let mut rows = event_loop();
+    rows.epoll(0, 10, Some(1));
+    rows.read(1, 10, 10);
+    rows.read(2, 10, 11);
+    for (client, asked_ms) in [(1, 12), (2, 62)] {
+        rows.send(11, asked_ms);
+        let (asked_ns, read_ns) = (asked_ms * MS, (asked_ms + 40) * MS);
+        let times = (asked_ns, read_ns, read_ns);
+        let blocked = wait(70, times, WaitObject::Connection, Some(11));
+        rows.waits.push(blocked);
+        rows.read(11, asked_ms + 40, asked_ms + 40);
+        rows.send(client, asked_ms + 45);
+    }
+    assert_eq!(loop_pool(&rows).requests, 0);
+    let parts = rows.parts_ms(2);
+    let of = |wanted| parts.iter().find(|(part, _)| *part == wanted);
+    assert_eq!(
+        of(RequestPart::Upstream),
+        Some(&(RequestPart::Upstream, 40))
+    );
+    assert!(
+        of(RequestPart::Queued).is_some_and(|it| it.1 >= 40),
+        "{parts:?}"
+    );
+}
+
+#[test]
 fn requests_of_one_request_in_turn_wait_for_no_connection() {
     let mut rows = event_loop();
     for at_ms in [0, 100, 200] {
