@@ -83,6 +83,19 @@ impl PartHarm {
     }
 }
 
+impl std::ops::Add for PartHarm {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            ns: self.ns + other.ns,
+            share: self.share + other.share,
+            excess_ns: self.excess_ns + other.excess_ns,
+            excess_share: (self.excess_share + other.excess_share).min(1.0),
+        }
+    }
+}
+
 impl<'a> RequestEvidence<'a> {
     /// Returns every service with requests, those with the most time first.
     pub fn services(&'a self) -> Vec<ServiceCase<'a>> {

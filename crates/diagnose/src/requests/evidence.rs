@@ -109,6 +109,15 @@ impl<'a> RequestEvidence<'a> {
         self.table.header.jiffy_ns.unwrap_or(0)
     }
 
+    /// Returns the samples of functions that have names, of all requests of a service.
+    pub fn named_samples(&self, service: ServiceId) -> impl Iterator<Item = (String, u64)> {
+        let counts = self.table.services.digest(service).functions();
+        let name = |id| self.table.functions.title(id);
+        counts
+            .ids()
+            .filter_map(move |id| Some((name(id)?, counts.samples_of(id))))
+    }
+
     /// Returns the thread with this number.
     pub fn thread(&self, number: u32) -> NamedThread {
         let thread = self.table.history.get(ThreadId::from_number(number));

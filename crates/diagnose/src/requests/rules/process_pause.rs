@@ -1,12 +1,13 @@
 //! All threads of a process stand still together: a signal or a debugger stopped it, or a freezer its control group.
 
-use super::host::{HostCause, judge_cause};
+use super::host::{HostCause, judge_cause, judge_harm};
 use super::rule::{RequestRule, RequestVerdict};
-use super::shared::number;
+use super::shared::{EXPLAINS_LEAST, number, time_fact};
 use crate::report::{ConfidenceLevel, RuleId};
 use crate::requests::RequestPart;
 use crate::requests::case::{PartHarm, ServiceCase};
-use crate::units::duration;
+use crate::requests::functions::SAMPLES_LEAST;
+use crate::units::{duration, ratio_of};
 
 /// The rule `process_pause`.
 pub struct ProcessPause;
@@ -21,19 +22,83 @@ impl RequestRule for ProcessPause {
     }
 
     fn check(&self, case: &ServiceCase<'_>) -> RequestVerdict {
-        match find_collector(case) {
-            Some(collector) => {
-                let cause = |harm: &PartHarm| collection_cause(case, harm, &collector);
-                collector.weigh(judge_cause(case, cause, &[RequestPart::Lock]))
-            }
-            None => judge_cause(case, |harm| host_cause(case, harm), &[RequestPart::Paused]),
+        let Some(found) = find_collection(case) else {
+            return judge_cause(case, |harm| host_cause(case, harm), &[RequestPart::Paused]);
+        };
+        let cause = |harm: &PartHarm| collection_cause(case, harm, &found);
+        let harm = case.harm(found.waits()) + found.computing;
+        found.evidence.weigh(judge_harm(case, cause, harm))
+    }
+}
+
+/// A garbage collection that requests waited for.
+struct CollectionFinding {
+    evidence: CollectorEvidence,
+    /// Time that threads which worked for requests spent in the collector themselves.
+    computing: PartHarm,
+}
+
+impl CollectionFinding {
+    /// Returns the parts in which threads waited for the collector.
+    fn waits(&self) -> &'static [RequestPart] {
+        match self.evidence {
+            CollectorEvidence::Samples(_) => &[],
+            _ => &[RequestPart::Lock],
+        }
+    }
+
+    /// Returns the parts that it explains.
+    fn parts(&self) -> &'static [RequestPart] {
+        match (&self.evidence, self.computing.ns) {
+            (CollectorEvidence::Samples(_), _) => &[RequestPart::Cpu],
+            (_, 0) => &[RequestPart::Lock],
+            _ => &[RequestPart::Lock, RequestPart::Cpu],
         }
     }
 }
 
+/// Returns the garbage collection that requests waited for, in locks or in threads that worked for them; `None`: none is known.
+fn find_collection(case: &ServiceCase<'_>) -> Option<CollectionFinding> {
+    let computed = find_computing(case);
+    let waited = find_collector(case);
+    let computing = computed.as_ref().map(|(harm, _)| *harm);
+    let evidence =
+        waited.or_else(|| computed.map(|(_, function)| CollectorEvidence::Samples(function)))?;
+    Some(CollectionFinding {
+        evidence,
+        computing: computing.unwrap_or_default(),
+    })
+}
+
+/// Returns the time that threads which worked for requests spent in a collector, by samples, and the function with most of it. A
+/// thread may collect itself, or wake the one that does, and wait for it. `None`: that is no tenth of the time of requests, or
+/// there are few samples.
+fn find_computing(case: &ServiceCase<'_>) -> Option<(PartHarm, String)> {
+    let samples = case.digest.functions().samples();
+    if !case.is_server() || samples < SAMPLES_LEAST {
+        return None;
+    }
+    let named = case.evidence.named_samples(case.id);
+    let collecting: Vec<_> = named.filter(|(name, _)| is_collector(name)).collect();
+    let collected: u64 = collecting.iter().map(|(_, samples)| samples).sum();
+    let computing = case.harm(&[RequestPart::Cpu]);
+    let others = 1.0 - ratio_of(collected, samples);
+    let harm = computing.without((computing.ns as f64 * others) as u64);
+    let most = collecting.into_iter().max_by_key(|(_, samples)| *samples);
+    let function = most.map(|(name, _)| name)?;
+    (harm.share >= EXPLAINS_LEAST).then_some((harm, function))
+}
+
+/// Returns whether a function of this name collects garbage.
+fn is_collector(name: &str) -> bool {
+    COLLECTORS.iter().any(|part| name.contains(part))
+}
+
 /// Parts of the names of functions that collect garbage: of HotSpot (src/hotspot/share/gc).
-const COLLECTORS: [&str; 18] = [
+const COLLECTORS: [&str; 20] = [
     "MarkSweep",
+    "CompactibleSpace::",
+    "oop_oop_iterate",
     "GenCollectedHeap",
     "DefNewGeneration",
     "TenuredGeneration",
@@ -71,13 +136,18 @@ enum CollectorEvidence {
     Process(String),
     /// Threads waited there for most of the time; the thread that ended that is not known to collect.
     Stacks(String),
+    /// Threads that worked for requests collected there.
+    Samples(String),
 }
 
 impl CollectorEvidence {
     /// Returns the function.
     fn function(&self) -> &str {
         match self {
-            Self::Thread(function) | Self::Process(function) | Self::Stacks(function) => function,
+            Self::Thread(function)
+            | Self::Process(function)
+            | Self::Stacks(function)
+            | Self::Samples(function) => function,
         }
     }
 
@@ -93,6 +163,7 @@ impl CollectorEvidence {
             Self::Stacks(_) => {
                 "Which thread collected, and for how long: the thread that ended the waits need not be a collector's."
             }
+            Self::Samples(_) => "How long each collection took: samples give the sum of all.",
         }
     }
 
@@ -110,6 +181,11 @@ impl CollectorEvidence {
             }
             Self::Stacks(_) => {
                 format!("most waits of {waited} were in functions that wait for a collection")
+            }
+            Self::Samples(_) => {
+                format!(
+                    "samples of the threads that worked for requests show {waited} in the collector"
+                )
             }
         }
     }
@@ -134,7 +210,6 @@ fn find_collector(case: &ServiceCase<'_>) -> Option<CollectorEvidence> {
     let wakers = case.part_wakers(RequestPart::Lock);
     let holder = &wakers.first()?.subject;
     let functions = &case.evidence.digests.functions;
-    let is_collector = |name: &str| COLLECTORS.iter().any(|part| name.contains(part));
     let ran = match functions.of_thread(holder.tid) {
         Some((name, _)) => is_collector(name).then(|| CollectorEvidence::Thread(name.to_owned())),
         None => functions
@@ -150,20 +225,23 @@ fn find_collector(case: &ServiceCase<'_>) -> Option<CollectorEvidence> {
 fn collection_cause(
     case: &ServiceCase<'_>,
     harm: &PartHarm,
-    collector: &CollectorEvidence,
+    found: &CollectionFinding,
 ) -> HostCause {
+    let collector = &found.evidence;
     let threads = case.threads(RequestPart::Lock);
     let count = threads.iter().map(|it| it.count).sum();
+    let has_waits = !found.waits().is_empty();
+    let label = "waits of a thread that had a request";
+    let pauses = has_waits.then(|| number("pauses", count, label));
+    let label = "of this time: threads with requests in the collector";
+    let computed = (has_waits && found.computing.ns > 0)
+        .then(|| time_fact("collecting_ns", found.computing.ns, label));
     HostCause {
-        parts: &[RequestPart::Lock],
+        parts: found.parts(),
         holds: "Garbage collection stops",
         place: format!(", in {}", collector.function()),
         fact: ("paused_ns", "wait until the collector was done"),
-        facts: vec![number(
-            "pauses",
-            count,
-            "waits of a thread that had a request",
-        )],
+        facts: pauses.into_iter().chain(computed).collect(),
         could_not_see: vec![collector.blind_spot().to_owned()],
         advice: vec![
             "See how long and how often it collects: `-Xlog:gc,safepoint`. Repeated full collections mean that \
