@@ -9,7 +9,7 @@ use crate::report::{
 };
 use crate::requests::RequestPart;
 use crate::requests::case::{QUEUE, ServiceCase};
-use crate::requests::digests::full_tables::FullTable;
+use crate::requests::digests::full_tables::{ClosedConnections, FullTable};
 use crate::requests::evidence::RequestEvidence;
 use crate::units::{count, duration, quantity};
 
@@ -53,9 +53,82 @@ impl RequestRule for AcceptFailed {
         };
         let tables = evidence.digests.full_tables.tables();
         let tables = tables.filter(|(pid, table)| !is_of(*pid, table));
+        let closers = evidence.digests.full_tables.closers();
+        let closers =
+            closers.map(|(pid, table, closed)| close_verdict(evidence, (pid, table), &closed));
         tables
             .map(|(pid, table)| verdict(evidence, pid, table))
+            .chain(closers)
             .collect()
+    }
+}
+
+/// Judges a process that accepts connections without a free descriptor, and closes them at once.
+fn close_verdict(
+    evidence: &RequestEvidence<'_>,
+    (pid, table): (u32, &FullTable),
+    closed: &ClosedConnections,
+) -> ProgramVerdict {
+    let subject = subject(evidence, pid, table);
+    let who = evidence.names().process(pid).title();
+    let found = RequestFinding {
+        harm_ns: closed.full_ns,
+        whole_ns: subject.lifetime_ns,
+        direction: Some(DataDirection::Receiving),
+        remedy: Remedy::Avoidable,
+        headline: format!(
+            "{who} has no free descriptor (limit {}): it accepted {} at {} and closed them unread, in {}.",
+            count(table.limit.into()),
+            quantity(closed.count, "connection"),
+            table.local,
+            duration(closed.full_ns),
+        ),
+        facts: vec![
+            number(
+                "descriptors_most",
+                table.limit.into(),
+                "descriptors that the process may have (RLIMIT_NOFILE)",
+            ),
+            number(
+                "closed_unread",
+                closed.count,
+                "connections closed with unread data, and nothing read from them",
+            ),
+            time_fact(
+                "full_ns",
+                closed.full_ns,
+                "time between readings without a free descriptor",
+            ),
+        ],
+        could_not_see: vec![
+            "Between two readings: whylat reads the descriptors once a second at most.".to_owned(),
+        ],
+        advice: make_advice(FIXES),
+        confidence: Confidence {
+            level: ConfidenceLevel::Medium,
+            because: "readings show the full table, and the kernel why it reset these connections"
+                .to_owned(),
+        },
+        ..RequestFinding::without_harm()
+    };
+    ProgramVerdict {
+        subject,
+        time: closed.time,
+        verdict: RequestVerdict::Fires(Box::new(found)),
+    }
+}
+
+/// Returns the subject of a finding about a listening socket.
+fn subject(evidence: &RequestEvidence<'_>, pid: u32, table: &FullTable) -> FindingSubject {
+    let recorded = evidence.time_range();
+    FindingSubject {
+        process: Some(evidence.names().process(pid)),
+        local: table.local.clone(),
+        remote: "*".to_owned(),
+        connections: 1,
+        ids: Vec::new(),
+        lifetime_ns: recorded.1.saturating_sub(recorded.0),
+        requests: None,
     }
 }
 
@@ -83,18 +156,8 @@ fn has_address(listens: &str, address: &str) -> bool {
 
 /// Judges a process without a request that was answered.
 fn verdict(evidence: &RequestEvidence<'_>, pid: u32, table: &FullTable) -> ProgramVerdict {
-    let process = evidence.names().process(pid);
-    let who = process.title();
-    let recorded = evidence.time_range();
-    let subject = FindingSubject {
-        process: Some(process),
-        local: table.local.clone(),
-        remote: "*".to_owned(),
-        connections: 1,
-        ids: Vec::new(),
-        lifetime_ns: recorded.1.saturating_sub(recorded.0),
-        requests: None,
-    };
+    let who = evidence.names().process(pid).title();
+    let subject = subject(evidence, pid, table);
     let verdict = match table.full_ns {
         0 => make_doubt(&who, table, 0),
         harm_ns => {
