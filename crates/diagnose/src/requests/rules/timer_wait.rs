@@ -33,7 +33,7 @@ impl RequestRule for TimerWait {
 
     fn check(&self, case: &ServiceCase<'_>) -> RequestVerdict {
         let harm = case.harm(PARTS);
-        if case.is_claimed(RequestPart::Timer) || harm.ns == 0 {
+        if case.is_claimed(RequestPart::Timer) || harm.ns == 0 || is_of_blocking_commands(case) {
             return RequestVerdict::Quiet;
         }
         if is_mostly(case.digest.pauses.sums.unasked_ns, &harm) {
@@ -53,6 +53,15 @@ impl RequestRule for TimerWait {
     }
 }
 
+/// Servers with commands that wait for data until a time limit of the client's: BLPOP, BRPOP, XREAD BLOCK. A timer delays no other
+/// response of them (<https://redis.io/docs/latest/commands/blpop/>).
+const BLOCKING_SERVERS: [&str; 3] = ["redis-server", "valkey-server", "keydb-server"];
+
+/// Returns whether a timer ends requests as their client asked for: a consumer of an empty queue.
+fn is_of_blocking_commands(case: &ServiceCase<'_>) -> bool {
+    case.is_server() && BLOCKING_SERVERS.contains(&case.key.name.as_str())
+}
+
 /// Returns whether `ns` is at least half of the time that requests waited for timers.
 fn is_mostly(ns: u64, harm: &PartHarm) -> bool {
     ns > 0 && ns >= harm.ns.div_ceil(2)
@@ -67,24 +76,33 @@ fn finding(case: &ServiceCase<'_>, harm: &PartHarm) -> RequestFinding {
     } else {
         ""
     };
+    let is_of_sqlite = case
+        .find_function(RequestPart::Timer, &[SQLITE_SLEEP])
+        .is_some();
+    let holds = match is_of_sqlite {
+        true => "The write lock of a SQLite database delays",
+        false => "A timer delays",
+    };
+    let unseen = [
+        has_own_scheduler(case).then_some(SCHEDULED),
+        is_of_sqlite.then_some(SQLITE_HOLDER),
+    ];
     RequestFinding {
         parts: PARTS.to_vec(),
         involved: name_involved(case),
         headline: format!(
-            "A timer delays {}: {}{pauses}{}.",
+            "{holds} {}: {}{pauses}{}.",
             of_requests(case),
             of_time(case, harm.ns),
             place
         ),
         facts: collect_facts(case, harm, is_paced),
         ruled_out: rule_out(case, &OTHERS),
-        could_not_see: has_own_scheduler(case)
-            .then(|| SCHEDULED.to_owned())
-            .into_iter()
-            .collect(),
-        advice: match is_paced {
-            true => make_advice(PACED),
-            false => make_advice(ALONE),
+        could_not_see: unseen.into_iter().flatten().map(str::to_owned).collect(),
+        advice: match (is_of_sqlite, is_paced) {
+            (true, _) => make_advice(OF_SQLITE),
+            (false, true) => make_advice(PACED),
+            (false, false) => make_advice(ALONE),
         },
         gain: Some("the program continues as soon as it can"),
         confidence: direct_confidence(
@@ -187,6 +205,21 @@ fn collect_facts(case: &ServiceCase<'_>, harm: &PartHarm, is_paced: bool) -> Vec
 /// Facts that threads of Go do not show.
 const SCHEDULED: &str =
     "Which goroutine slept: a goroutine that waits for the lock of a sleeping one looks the same.";
+
+/// Function of SQLite that sleeps and tries again while another connection has the lock (`btree.c`).
+const SQLITE_SLEEP: &str = "sqlite3InvokeBusyHandler";
+
+/// Facts that a sleep of SQLite does not show.
+const SQLITE_HOLDER: &str =
+    "Which connection had the lock: `lslocks` names its process. SQLite sleeps and tries again.";
+
+/// Fixes where SQLite sleeps until the lock is free.
+const OF_SQLITE: [&str; 3] = [
+    "Find the transaction that writes for long, here or in another process. Commit before the program does something else: \
+     a request to another server, a sleep, a large computation.",
+    "Let one connection write, and hand all writes to it. Use `BEGIN IMMEDIATE` for transactions that will write.",
+    "Readers do not wait for a writer with `PRAGMA journal_mode=WAL`. A short `busy_timeout` ends the wait with an error.",
+];
 
 /// Fixes of a timer before a response.
 const ALONE: [&str; 3] = [
