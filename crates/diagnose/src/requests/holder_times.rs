@@ -1,5 +1,5 @@
-//! Time of processes while requests waited for them: of those that had a lock of a database or of a file, and of the readers of
-//! output.
+//! Time of holders while requests waited for them: of processes that had a lock of a database or of a file, of threads that had a
+//! lock of their process, and of the readers of output.
 
 use super::id::EndpointId;
 use super::part::{PartTimes, RequestPart};
@@ -22,6 +22,8 @@ pub struct HolderTimes {
     pub process: HolderWork,
     /// Of the readers of output.
     pub output: HolderWork,
+    /// Of threads with a lock, in long waits for them.
+    pub lock: HolderWork,
 }
 
 impl HolderTimes {
@@ -29,6 +31,7 @@ impl HolderTimes {
     pub fn add_work(&mut self, part: RequestPart, work: &HolderWork) {
         match part {
             RequestPart::Output => self.output.add(work),
+            RequestPart::Lock => self.lock.add(work),
             _ => self.process.add(work),
         }
     }
@@ -37,6 +40,7 @@ impl HolderTimes {
     pub fn add(&mut self, other: &Self) {
         self.process.add(&other.process);
         self.output.add(&other.output);
+        self.lock.add(&other.lock);
     }
 
     /// Returns the times on the heap, if there are any.

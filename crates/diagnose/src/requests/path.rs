@@ -9,6 +9,7 @@ use super::history::{
     ThreadCall, ThreadEvent, ThreadEventKind, ThreadId, ThreadPreemption, ThreadWait,
 };
 use super::holding::HolderFinder;
+use super::long_work::LONG_LEAST_NS;
 use super::owner::is_of_loop;
 use super::part::RequestPart;
 use super::path_finder::HOPS_LEAST;
@@ -354,11 +355,11 @@ impl PathFinder<'_> {
         };
         match cause {
             Cause::Part(part, about) => {
-                let about = match part {
-                    RequestPart::Process | RequestPart::Output => {
+                let about = match has_holder(part, wait) {
+                    true => {
                         self.name_holder(context, (at.thread, wait), begin_ns, (part, about), trail)
                     }
-                    _ => about,
+                    false => about,
                 };
                 let is_sleep = at.later.is_none() && is_of_loop(wait.object);
                 if is_sleep && part == RequestPart::Timer {
@@ -415,7 +416,7 @@ impl PathFinder<'_> {
         }
     }
 
-    /// Returns the subject of a wait for another process, or for the reader of output, with the thread that it was for;
+    /// Returns the subject of a wait for another process, for a lock, or for the reader of output, with the thread that it was for;
     /// counts what that did meanwhile.
     fn name_holder(
         &self,
@@ -582,6 +583,15 @@ impl PathFinder<'_> {
         let thread = self.history.get(thread);
         let peer = context.peer.map(|peer| self.endpoints.get(peer).pid);
         thread.has_waits && peer == Some(thread.pid)
+    }
+}
+
+/// Returns whether a wait is for someone with work that counts: a process, the reader of output, or for long a thread with a lock.
+fn has_holder(part: RequestPart, wait: &ThreadWait) -> bool {
+    match part {
+        RequestPart::Process | RequestPart::Output => true,
+        RequestPart::Lock => wait.woken_ns.saturating_sub(wait.start_ns) >= LONG_LEAST_NS,
+        _ => false,
     }
 }
 

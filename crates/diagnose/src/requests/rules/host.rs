@@ -114,6 +114,10 @@ fn finding(case: &ServiceCase<'_>, own: &PartHarm, cause: HostCause) -> RequestF
     }
 }
 
+/// Fix where the holder of a lock waits for its own client.
+pub const OF_CLIENTS: &str = "Commit before the client does something else: a session keeps its locks until the transaction ends. \
+     PostgreSQL ends such sessions with `idle_in_transaction_session_timeout`, MariaDB with `idle_transaction_timeout`.";
+
 /// Returns the place in the program with the most time of a part, for a headline.
 pub fn longest_place(case: &ServiceCase<'_>, part: RequestPart) -> String {
     let stacks = case.stacks(part);

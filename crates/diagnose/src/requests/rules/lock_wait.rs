@@ -1,5 +1,6 @@
 //! Requests wait for a lock of the process that another thread holds.
 
+use super::host::{OF_CLIENTS, describe_work};
 use super::rule::{Remedy, RequestFinding, RequestRule, RequestVerdict};
 use super::shared::{
     LACK_OF_CPU, direct_confidence, duration_facts, has_own_scheduler, make_advice, of_requests,
@@ -9,6 +10,7 @@ use crate::report::severity::held_up;
 use crate::report::{RuleDoubt, RuleId};
 use crate::requests::RequestPart;
 use crate::requests::case::{PartHarm, ServiceCase};
+use crate::requests::holder_times::HolderWork;
 use crate::units::{duration, percent};
 use crate::waits::INTERPRETER_FUNCTIONS;
 
@@ -83,8 +85,11 @@ fn finding(case: &ServiceCase<'_>, harm: &PartHarm) -> RequestFinding {
         true => "The lock of the interpreter (GIL)",
         false => "A lock",
     };
+    let work = holder_work(case, harm);
+    let meanwhile = work.and_then(|work| describe_work(case, work));
+    let meanwhile = meanwhile.map_or_else(String::new, |work| format!("; it {work}"));
     let by = holder.as_ref().map_or_else(String::new, |holder| {
-        format!(", which {} had", holder.subject.name)
+        format!(", which {} had{meanwhile}", holder.subject.name)
     });
     let mut facts = duration_facts(case);
     facts.push(time_fact("lock_ns", harm.ns, "wait for locks"));
@@ -113,11 +118,23 @@ fn finding(case: &ServiceCase<'_>, harm: &PartHarm) -> RequestFinding {
         could_not_see: vec![
             "Which thread had the lock before the one that released it.".to_owned(),
         ],
-        advice: list_fixes(is_interpreter),
+        advice: make_advice(list_fixes(is_interpreter, waits_for_client(work))),
         gain: Some("the lock is free whenever a request needs it"),
         confidence: direct_confidence(case, "each wait and the thread that ended it were measured"),
         ..RequestFinding::from_harm(case, harm, Remedy::Avoidable)
     }
+}
+
+/// Returns the work of the threads that had the lock, if that is known of at least half of the time.
+fn holder_work<'a>(case: &ServiceCase<'a>, harm: &PartHarm) -> Option<&'a HolderWork> {
+    let work = &case.digest.holders.lock;
+    (2 * work.parts.total_ns() >= harm.ns).then_some(work)
+}
+
+/// Returns whether those with the lock mostly waited for their own clients: a session of a database within its transaction.
+fn waits_for_client(work: Option<&HolderWork>) -> bool {
+    let part = work.and_then(HolderWork::largest_part);
+    part.is_some_and(|(part, _)| part == RequestPart::Remote)
 }
 
 /// Names the waiting thread, where it waited, and the threads that held the lock.
@@ -146,18 +163,23 @@ fn name_involved(case: &ServiceCase<'_>) -> Vec<String> {
     lines
 }
 
-fn list_fixes(is_interpreter: bool) -> Vec<crate::report::Advice> {
-    match is_interpreter {
-        true => make_advice([
-            "Move the computing thread to a process of its own: `multiprocessing`, \
-             `concurrent.futures.ProcessPoolExecutor`.",
-            "Compute in an extension that releases the lock (numpy, `Py_BEGIN_ALLOW_THREADS`), or use a free-threaded \
-             build of Python (3.13 and later).",
-            "Let the threads switch more often: `sys.setswitchinterval(0.0005)` in place of 5 ms.",
-        ]),
-        false => make_advice([
-            "Hold the lock for less time: no system call, no logging and no memory allocation while it is held.",
-            "Use a lock for each part of the data, or data structures without locks.",
-        ]),
+/// Returns the fixes, best first.
+fn list_fixes(is_interpreter: bool, waits_for_client: bool) -> Vec<&'static str> {
+    match (is_interpreter, waits_for_client) {
+        (true, _) => OF_INTERPRETER.to_vec(),
+        (false, true) => vec![OF_CLIENTS],
+        (false, false) => OF_THREADS.to_vec(),
     }
 }
+
+const OF_INTERPRETER: [&str; 3] = [
+    "Move the computing thread to a process of its own: `multiprocessing`, `concurrent.futures.ProcessPoolExecutor`.",
+    "Compute in an extension that releases the lock (numpy, `Py_BEGIN_ALLOW_THREADS`), or use a free-threaded build of \
+     Python (3.13 and later).",
+    "Let the threads switch more often: `sys.setswitchinterval(0.0005)` in place of 5 ms.",
+];
+
+const OF_THREADS: [&str; 2] = [
+    "Hold the lock for less time: no system call, no logging and no memory allocation while it is held.",
+    "Use a lock for each part of the data, or data structures without locks.",
+];

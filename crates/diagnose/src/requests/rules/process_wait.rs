@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use super::host::{HostCause, describe_work, file_title, judge_cause, longest_place};
+use super::host::{HostCause, OF_CLIENTS, describe_work, file_title, judge_cause, longest_place};
 use super::rule::{RequestRule, RequestVerdict};
 use super::shared::number;
 use crate::report::RuleId;
@@ -33,10 +33,6 @@ impl RequestRule for ProcessWait {
 const OF_LOCKS: &str = "In a database, a session waits for a lock that another session holds. PostgreSQL: `pg_blocking_pids()` and \
      `idle in transaction` in pg_stat_activity; MySQL: `sys.innodb_lock_waits`. Commit sooner, and set `lock_timeout` and \
      `idle_in_transaction_session_timeout`.";
-
-/// Fix where the holder of a lock waits for its own client.
-const OF_CLIENTS: &str = "Commit before the client does something else: a session keeps its locks until the transaction ends. \
-     PostgreSQL ends such sessions with `idle_in_transaction_session_timeout`, MariaDB with `idle_transaction_timeout`.";
 
 /// Fix where a process waits for another program.
 const OF_CHILDREN: &str = "Start no program for each request: keep it running, or use a library. In an event loop, do not wait for a \

@@ -120,6 +120,24 @@ fn the_last_holder_counts() {
     assert!(holders.process.client.is_some());
 }
 
+#[test]
+fn a_thread_with_a_lock_waits_for_its_client() {
+    let times = |start: u64, end: u64| (start * MS, end * MS, end * MS);
+    let judge = |lock_end_ms| {
+        let lock = wait(70, times(11, lock_end_ms), WaitObject::Futex, None);
+        let client = wait(71, times(6, 37), WaitObject::Connection, Some(2));
+        let mut rows = make_server_rows([woken_by(lock, 71), client]);
+        rows.connections.push(connection(2, Role::Server, SERVER));
+        judge_request(&rows).1.lock
+    };
+    let holder = judge(39);
+    let remote = Some((RequestPart::Remote, 26 * MS));
+    assert_eq!(holder.largest_part(), remote);
+    assert!(holder.client.is_some());
+    // a short wait counts for nobody
+    assert_eq!(judge(20).largest_part(), None);
+}
+
 /// A loop with a timer of its own every 4 ms: the request waits until another client's request comes, as `BLPOP` of redis does.
 #[test]
 fn timers_of_a_loop_do_not_hold_a_request_that_another_answers() {
