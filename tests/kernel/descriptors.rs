@@ -22,8 +22,9 @@ print(listener.getsockname()[1], flush=True)
 sys.stdin.read()
 ";
 
-/// Limits and closed descriptors: none; one in the first word of the kernel's bit map, or in one between; the last one.
-const CASES: [(u32, &[u32]); 8] = [
+/// Limits and closed descriptors: none; one in the first word of the kernel's bit map, or in one between; the last one. The bit
+/// map of 4,096 descriptors fits into one word of the map of full words.
+const CASES: [(u32, &[u32]); 10] = [
     (24, &[]),
     (24, &[23]),
     (64, &[]),
@@ -32,6 +33,8 @@ const CASES: [(u32, &[u32]); 8] = [
     (131, &[]),
     (131, &[70]),
     (131, &[130]),
+    (4_163, &[]),
+    (4_163, &[4_100]),
 ];
 
 #[test]

@@ -8,7 +8,7 @@ use probe::hooks::{Hooks, ProbeOutput};
 use probe::processes::{ObservedProcess, ProcessReader};
 use probe::stacks::{SampledAddress, SeenStack, Stacks};
 use table::manifest::{Coverage, Line, ProbeState};
-use table::tables::{Connections, Processes};
+use table::tables::{Connections, Listeners, Processes};
 use table::{Columns, RowSet, TcpEventKind};
 
 use crate::account::{RowCounts, UserSpaceCounts, add_counts, count_rows};
@@ -89,6 +89,7 @@ impl<S: RowSink> RowPipeline<S> {
         self.complete_connections(&mut rows);
         self.describe_threads(&mut rows);
         self.describe_files(&mut rows);
+        self.note_full_tables(&rows.listeners);
         for code in &python_codes {
             self.stacks.put_code(code);
         }
@@ -117,6 +118,14 @@ impl<S: RowSink> RowPipeline<S> {
             self.has_mptcp_coverage = true;
             self.put_coverage(mptcp_coverage());
         }
+    }
+
+    /// Asks for another walk over open files while connections wait at a process without a free descriptor: how long they wait
+    /// is known from two readings.
+    fn note_full_tables(&mut self, rows: &Listeners) {
+        let readings = rows.descriptors_full.iter().zip(&rows.waiting);
+        let full = readings.filter(|(full, waiting)| **full == Some(true) && **waiting > 0);
+        self.sockets.add_unresolved(full.count());
     }
 
     /// Adds processes that are new, or became other programs.

@@ -20,6 +20,7 @@ pub(crate) struct Sockets {
     /// `None` where `/proc` has other processes under the same ids.
     reader: Option<ProcessReader>,
     processes: ProcessCache,
+    /// Number of things that another walk over open files would find out; see [`Sockets::take_unresolved`].
     unresolved: usize,
 }
 
@@ -37,9 +38,15 @@ impl Sockets {
         self.open.contains_key(&conn)
     }
 
-    /// Returns the number of open sockets, new since the last call, without a known owner or peer.
+    /// Returns the number of things that another walk would find out: new sockets since the last call without a known owner
+    /// or peer, and what [`Sockets::add_unresolved`] added.
     pub(crate) fn take_unresolved(&mut self) -> usize {
         std::mem::take(&mut self.unresolved)
+    }
+
+    /// Adds things that another walk would find out.
+    pub(crate) fn add_unresolved(&mut self, count: usize) {
+        self.unresolved += count;
     }
 
     /// Completes a row and adds it to `rows`, also a row of the other end if that is now joined.
