@@ -157,7 +157,8 @@ fn connections_beyond_few(outcome: &Outcome) -> LeftOut {
 /// Longest part of a play that a CPU may have been stalled: a fifth of what would be a warning.
 const MAX_STALL: f64 = 0.01;
 
-/// Faults without a kept recording: it would be too large, or is judged rightly only on a machine that does nothing else.
+/// Faults without a kept recording: it would be too large, also without what a rule reads, or is judged rightly only on a machine
+/// that does nothing else.
 /// `make accuracy` plays them.
 const NOT_KEPT: &[&str] = &[
     "accept_failed",

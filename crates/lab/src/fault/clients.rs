@@ -166,13 +166,15 @@ pub(super) fn slow_start_after_idle(variant: Variant, dice: &mut SeededDice) -> 
     let pause_us = 600_000 + 3_000 * rtt_ms;
     // the queue has room for a whole window at once
     let link = DirectionConfig {
-        queue_bytes: 2 * request,
+        queue_bytes: 4 * request,
         ..make_link(rtt_ms, 200)
     };
+    // the first request is longer: the window is large before the first pause
+    let sizes = format!("--first-request {} --request {request}", 3 * request);
     let mut scene = Scene::over(
         link,
-        format!("reply-server --request {request}"),
-        format!("request-reply --request {request} --rounds 8 --pause-us {pause_us}"),
+        format!("reply-server {sizes}"),
+        format!("request-reply {sizes} --rounds 8 --pause-us {pause_us}"),
     );
     let after_idle = match variant {
         Variant::Healthy => "0",
