@@ -43,7 +43,7 @@ def connected(port, server):
 
 
 def start(*words, **more):
-    server = subprocess.Popen([str(word) for word in words], stdout=subprocess.DEVNULL, **more)
+    server = subprocess.Popen([str(word) for word in words], **{"stdout": subprocess.DEVNULL, **more})
     atexit.register(server.terminate)  # also where its client fails
     return server
 
@@ -118,16 +118,12 @@ def postgresql(directory):
 
 def iperf3(_):
     port = free_port()
-    server = start("iperf3", "-s", "-p", port)
-    connected(port, server).close()
-    # until it has noticed that this is over, it is busy
-    call = ["iperf3", "-c", "127.0.0.1", "-p", str(port)]
-    first = [*call, "-n", "200M", "-P", "2"]
-    while subprocess.run(first, check=False, stdout=subprocess.DEVNULL).returncode:
-        if server.poll() is not None:
-            sys.exit(f"the server ended with {server.returncode}")
-        os.sched_yield()
-    run(*call, "-n", "20M", "-l", 3_000)
+    server = start("iperf3", "-s", "-p", port, "--forceflush", stdout=subprocess.PIPE, text=True)
+    for load in [["-n", "200M", "-P", 2], ["-n", "20M", "-l", 3_000]]:
+        # it says so before each test: until then it is busy with the one before
+        if not any("Server listening" in line for line in server.stdout):
+            sys.exit(f"the server ended with {server.wait()}")
+        run("iperf3", "-c", "127.0.0.1", "-p", port, *load)
     return server
 
 
