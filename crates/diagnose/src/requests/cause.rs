@@ -46,13 +46,12 @@ impl PathFinder<'_> {
             }
             KernelPurpose::Output | KernelPurpose::Sync | KernelPurpose::Unknown => {}
         }
-        let is_answering = match wait.target {
-            Target::Connection(it) => {
-                it == context.own || Some(it) == context.peer || self.endpoints.get(it).has_response
-            }
+        let is_own = match wait.target {
+            Target::Connection(it) => it == context.own || Some(it) == context.peer,
             Target::Socket | Target::None => false,
         };
-        if wait.is_output && !is_answering && self.followed_thread(thread, wait).is_none() {
+        let is_log = wait.is_output && !is_own && !self.endpoints.has_response(wait.target);
+        if is_log && self.followed_thread(thread, wait).is_none() {
             return Cause::Part(RequestPart::Output, self.describe_wait(wait));
         }
         match wait.target {

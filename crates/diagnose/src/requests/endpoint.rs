@@ -11,6 +11,7 @@ use table::tables::{Connection, TcpSamples, UdpFlow, UnixSocket};
 pub use super::id::EndpointId;
 use super::id::ThreadId;
 use super::service::{ServiceId, ServiceKey, ServiceTable, Side};
+use super::thread_event::Target;
 pub use crate::rows::addresses::port;
 use crate::rows::hash::CookieHasher;
 use crate::rows::serving::ServedAddresses;
@@ -284,6 +285,14 @@ impl EndpointTable {
     /// Returns the connection at a position.
     pub fn at(&self, index: usize) -> &Endpoint {
         &self.endpoints[index]
+    }
+
+    /// Returns whether a wait was for a connection with responses: no log.
+    pub fn has_response(&self, target: Target) -> bool {
+        match target {
+            Target::Connection(it) => self.get(it).has_response,
+            Target::Socket | Target::None => false,
+        }
     }
 
     /// Returns the connections of a service.

@@ -262,7 +262,9 @@ impl RequestTable {
             open.served = self.history.count_served(call.thread);
             if side == Side::Client {
                 let asking = (self.endpoints.get(id).service, call.thread);
-                open.release = self.free.ask(&self.history, asking, open.begin_ns, asked);
+                if open.served > 0 {
+                    open.release = self.free.ask(&self.history, asking, open.begin_ns, asked);
+                }
                 let time = (call.end_ns, open.release.is_some());
                 open.asked_for = self.history.asking_endpoint(call.thread, time);
             }

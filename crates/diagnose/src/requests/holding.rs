@@ -124,14 +124,6 @@ impl HolderFinder<'_> {
         }
     }
 
-    /// Returns whether a wait was for a connection with responses: no log.
-    fn is_answering(&self, wait: &ThreadWait) -> bool {
-        match wait.target {
-            Target::Connection(it) => self.endpoints.get(it).has_response,
-            Target::Socket | Target::None => false,
-        }
-    }
-
     /// Returns the part that a holder's wait is.
     fn part(&self, wait: &ThreadWait) -> RequestPart {
         if let Some(part) = part_of_holder(wait) {
@@ -139,7 +131,7 @@ impl HolderFinder<'_> {
         }
         match (wait.kernel, wait.target, wait.object) {
             (KernelPurpose::Stopped | KernelPurpose::Frozen, ..) => RequestPart::Paused,
-            _ if wait.is_output && !self.is_answering(wait) => RequestPart::Output,
+            _ if wait.is_output && !self.endpoints.has_response(wait.target) => RequestPart::Output,
             (_, Target::Connection(it), _) => match self.endpoints.get(it).side {
                 Side::Server => RequestPart::Remote,
                 Side::Client => RequestPart::Upstream,

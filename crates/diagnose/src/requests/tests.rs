@@ -22,6 +22,7 @@ mod continued_waits;
 mod contrast;
 mod cpu_lacks;
 mod holders;
+mod loop_pools;
 mod loops;
 mod parts;
 mod turns;

@@ -67,17 +67,17 @@ impl FileWaitDigest {
 
     /// Returns the files that a thread waited for, the one with the most time first, with that time, ns.
     pub fn files_of(&self, tid: u32) -> Vec<(FileKey, u64)> {
-        sorted(&self.threads, tid)
+        sort_files(&self.threads, tid)
     }
 
     /// Returns the files with locks that a thread waited for, the one with the most time first, with that time, ns.
     pub fn locks_of(&self, tid: u32) -> Vec<(FileKey, u64)> {
-        sorted(&self.locks, tid)
+        sort_files(&self.locks, tid)
     }
 }
 
 /// Returns the files of a thread, the one with the most time first.
-fn sorted(threads: &HashMap<u32, BTreeMap<FileKey, u64>>, tid: u32) -> Vec<(FileKey, u64)> {
+fn sort_files(threads: &HashMap<u32, BTreeMap<FileKey, u64>>, tid: u32) -> Vec<(FileKey, u64)> {
     let files = threads.get(&tid).into_iter().flatten();
     let mut files: Vec<_> = files.map(|(file, ns)| (*file, *ns)).collect();
     files.sort_by_key(|(_, ns)| std::cmp::Reverse(*ns));

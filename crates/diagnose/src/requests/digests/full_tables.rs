@@ -12,12 +12,13 @@ use super::digest::RecordingDigest;
 use crate::rows::addresses::port;
 use crate::waits::NameTable;
 
+/// Process, and cookie of its listening socket.
+pub type TableKey = (u32, u64);
+
 /// Times at which a process had no free descriptor, and connections waited at one of its listening sockets.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FullTable {
-    /// The listening socket.
-    conn: u64,
-    /// Its address.
+    /// Address of the listening socket.
     pub local: String,
     /// How many descriptors the process may have.
     pub limit: u32,
@@ -96,7 +97,7 @@ const ABORT_ON_CLOSE: &str = "TCP_ABORT_ON_CLOSE";
 #[derive(Debug, Default)]
 pub struct FullTableDigest {
     names: Rc<NameTable>,
-    tables: BTreeMap<(u32, u64), FullTable>,
+    tables: BTreeMap<TableKey, FullTable>,
     /// When connections were closed with unread data.
     closed: HashMap<u64, u64>,
     /// Those of them from which something was read.
@@ -139,7 +140,6 @@ impl FullTableDigest {
         let table = self.tables.entry((pid, row.conn)).or_default();
         if table.local.is_empty() {
             table.local.clone_from(&row.local);
-            table.conn = row.conn;
         }
         table.add(row);
     }
@@ -203,17 +203,17 @@ impl FullTableDigest {
     }
 
     /// Returns the processes that had no free descriptor, with the sockets at which connections waited meanwhile.
-    pub fn tables(&self) -> impl Iterator<Item = (u32, &FullTable)> {
+    pub fn tables(&self) -> impl Iterator<Item = (TableKey, &FullTable)> {
         let full = self.tables.iter().filter(|((pid, _), it)| {
             it.readings > 0 && (it.full_ns > 0 || self.closed_by(*pid, it).is_none())
         });
-        full.map(|((pid, _), table)| (*pid, table))
+        full.map(|(key, table)| (*key, table))
     }
 
     /// Returns whether another process, with a free descriptor, accepts at the same socket.
-    pub fn has_other_acceptor(&self, pid: u32, table: &FullTable) -> bool {
+    pub fn has_other_acceptor(&self, (pid, conn): TableKey) -> bool {
         let mut others = self.tables.iter();
-        others.any(|((other, _), it)| *other != pid && it.conn == table.conn && it.has_room)
+        others.any(|((other, socket), it)| *other != pid && *socket == conn && it.has_room)
     }
 }
 
@@ -254,8 +254,8 @@ mod tests {
             reading(60, 1, true),
         ];
         readings.iter().for_each(|row| digest.add(row));
-        let (pid, table) = digest.tables().next().expect("a full table");
-        assert_eq!((pid, table.has_room), (7, true));
+        let (key, table) = digest.tables().next().expect("a full table");
+        assert_eq!((key, table.has_room), ((7, 9), true));
         assert_eq!((table.readings, table.full_ns), (4, 20));
         assert_eq!(table.waited_ns, 10 * 3 + 10 * 4);
         assert_eq!((table.time, table.most_waiting), ((10, 60), 5));

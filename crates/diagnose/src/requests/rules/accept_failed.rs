@@ -1,7 +1,5 @@
 //! accept() fails: the process has no free descriptor (EMFILE), and connections wait in the accept queue.
 
-use std::net::SocketAddr;
-
 use super::rule::{ProgramVerdict, Remedy, RequestFinding, RequestRule, RequestVerdict};
 use super::shared::{make_advice, number, time_fact};
 use crate::report::{
@@ -9,8 +7,9 @@ use crate::report::{
 };
 use crate::requests::RequestPart;
 use crate::requests::case::{QUEUE, ServiceCase};
-use crate::requests::digests::full_tables::{ClosedConnections, FullTable};
+use crate::requests::digests::full_tables::{ClosedConnections, FullTable, TableKey};
 use crate::requests::evidence::RequestEvidence;
+use crate::rows::addresses::is_at;
 use crate::units::{count, duration, quantity};
 
 /// The rule `accept_failed`.
@@ -26,10 +25,10 @@ impl RequestRule for AcceptFailed {
     }
 
     fn check(&self, case: &ServiceCase<'_>) -> RequestVerdict {
-        let Some((pid, table)) = full_table(case) else {
+        let Some((key, table)) = find_table(case) else {
             return RequestVerdict::Quiet;
         };
-        let who = case.evidence.names().process(pid).title();
+        let who = case.evidence.names().process(key.0).title();
         let queued = case.harm(&QUEUE);
         if table.full_ns == 0 {
             return make_doubt(&who, table, queued.ns);
@@ -42,22 +41,22 @@ impl RequestRule for AcceptFailed {
             whole_ns: case.total_ns() + unknown_ns,
             ..RequestFinding::new(case)
         };
-        RequestVerdict::Fires(Box::new(finding(case.evidence, found, (pid, table))))
+        RequestVerdict::Fires(Box::new(finding(case.evidence, found, (key, table))))
     }
 
     fn check_programs(&self, evidence: &RequestEvidence<'_>) -> Vec<ProgramVerdict> {
         let services = evidence.services();
-        let is_of = |pid: u32, table: &FullTable| {
-            let mut tables = services.iter().filter_map(full_table);
-            tables.any(|(known, it)| known == pid && it.local == table.local)
-        };
+        let judged: Vec<TableKey> = services
+            .iter()
+            .filter_map(|case| Some(find_table(case)?.0))
+            .collect();
         let tables = evidence.digests.full_tables.tables();
-        let tables = tables.filter(|(pid, table)| !is_of(*pid, table));
+        let others = tables.filter(|(key, _)| !judged.contains(key));
         let closers = evidence.digests.full_tables.closers();
         let closers =
             closers.map(|(pid, table, closed)| close_verdict(evidence, (pid, table), &closed));
-        tables
-            .map(|(pid, table)| verdict(evidence, pid, table))
+        others
+            .map(|table| verdict(evidence, table))
             .chain(closers)
             .collect()
     }
@@ -133,31 +132,21 @@ fn subject(evidence: &RequestEvidence<'_>, pid: u32, table: &FullTable) -> Findi
 }
 
 /// Returns the process of a service that had no free descriptor for its address, and when.
-fn full_table<'a>(case: &ServiceCase<'a>) -> Option<(u32, &'a FullTable)> {
+fn find_table<'a>(case: &ServiceCase<'a>) -> Option<(TableKey, &'a FullTable)> {
     if !case.is_server() {
         return None;
     }
     let pids: Vec<u32> = case.pids().collect();
     let tables = case.evidence.digests.full_tables.tables();
     let own = tables
-        .filter(|(pid, table)| pids.contains(pid) && has_address(&table.local, &case.key.address));
+        .filter(|((pid, _), table)| pids.contains(pid) && is_at(&case.key.address, &table.local));
     own.max_by_key(|(_, table)| table.waited_ns)
 }
 
-/// Returns whether a socket that listens at one address accepts connections to another.
-fn has_address(listens: &str, address: &str) -> bool {
-    let parse = |it: &str| it.parse::<SocketAddr>().ok();
-    let (Some(listens), Some(address)) = (parse(listens), parse(address)) else {
-        return listens == address;
-    };
-    let is_same = listens.ip().to_canonical() == address.ip().to_canonical();
-    listens.port() == address.port() && (is_same || listens.ip().is_unspecified())
-}
-
 /// Judges a process without a request that was answered.
-fn verdict(evidence: &RequestEvidence<'_>, pid: u32, table: &FullTable) -> ProgramVerdict {
-    let who = evidence.names().process(pid).title();
-    let subject = subject(evidence, pid, table);
+fn verdict(evidence: &RequestEvidence<'_>, (key, table): (TableKey, &FullTable)) -> ProgramVerdict {
+    let who = evidence.names().process(key.0).title();
+    let subject = subject(evidence, key.0, table);
     let verdict = match table.full_ns {
         0 => make_doubt(&who, table, 0),
         harm_ns => {
@@ -167,7 +156,7 @@ fn verdict(evidence: &RequestEvidence<'_>, pid: u32, table: &FullTable) -> Progr
                 direction: Some(DataDirection::Receiving),
                 ..RequestFinding::without_harm()
             };
-            RequestVerdict::Fires(Box::new(finding(evidence, found, (pid, table))))
+            RequestVerdict::Fires(Box::new(finding(evidence, found, (key, table))))
         }
     };
     ProgramVerdict {
@@ -202,10 +191,10 @@ fn make_doubt(who: &str, table: &FullTable, concerned_ns: u64) -> RequestVerdict
 fn finding(
     evidence: &RequestEvidence<'_>,
     found: RequestFinding,
-    (pid, table): (u32, &FullTable),
+    (key, table): (TableKey, &FullTable),
 ) -> RequestFinding {
-    let who = evidence.names().process(pid).title();
-    let has_other = evidence.digests.full_tables.has_other_acceptor(pid, table);
+    let who = evidence.names().process(key.0).title();
+    let has_other = evidence.digests.full_tables.has_other_acceptor(key);
     RequestFinding {
         remedy: Remedy::Avoidable,
         headline: format!(

@@ -1,0 +1,140 @@
+//! Tests of event loops with too few connections: a request waits for the one that another request has.
+
+use super::loops::event_loop;
+use super::*;
+use crate::requests::loop_pool::LoopPoolDigest;
+use crate::requests::service::Side;
+
+/// A loop with one connection to another server, 11: while client 1 has it, the request of client 2 waits.
+fn pool_of_one() -> Rows {
+    let mut rows = event_loop();
+    rows.epoll(0, 10, Some(1));
+    rows.read(1, 10, 10);
+    rows.send(11, 11);
+    rows.epoll(11, 20, Some(2));
+    rows.read(2, 20, 20);
+    rows.epoll(21, 60, Some(11));
+    rows.read(11, 60, 60);
+    rows.send(1, 61);
+    // free again: it is given to client 2
+    rows.send(11, 62);
+    rows.epoll(62, 112, Some(11));
+    rows.read(11, 112, 112);
+    rows.send(2, 113);
+    rows
+}
+
+/// Returns the waits for a connection of all requests that the loop served.
+fn loop_pool(rows: &Rows) -> LoopPoolDigest {
+    let rows = rows.clone().with_offsets();
+    let table = rows.fill(rows.table(&[]), usize::MAX);
+    let mut ids = table.services.ids();
+    let server = ids.find(|id| table.services.key(*id).side == Side::Server);
+    table.services.digest(server.expect("a server")).loop_pool
+}
+
+#[test]
+fn a_request_waits_for_the_connection_that_another_has() {
+    let rows = pool_of_one();
+    let found = loop_pool(&rows);
+    assert_eq!((found.requests, found.ns / MS), (1, 42));
+    assert_eq!(
+        rows.parts_ms(2),
+        [(RequestPart::Cpu, 2), (RequestPart::Upstream, 91)]
+    );
+}
+
+#[test]
+fn a_request_that_takes_a_free_connection_waits_for_none() {
+    let mut rows = pool_of_one();
+    // the loop waited before it sent: the connection was free, and the request waited for something else
+    rows.calls.retain(|call| call.end_ns != 62 * MS);
+    rows.waits.retain(|wait| wait.start_ns != 62 * MS);
+    rows.epoll(62, 70, None);
+    rows.send(11, 71);
+    rows.epoll(72, 112, Some(11));
+    rows.waits.sort_by_key(|wait| wait.end_ns);
+    assert_eq!(loop_pool(&rows).requests, 0);
+}
+
+#[test]
+fn a_request_waits_for_a_loop_that_blocks_and_for_no_connection() {
+    let mut rows = event_loop();
+    rows.epoll(0, 10, Some(1));
+    rows.read(1, 10, 10);
+    rows.read(2, 10, 11);
+    for (client, asked_ms) in [(1, 12), (2, 62)] {
+        rows.send(11, asked_ms);
+        let (asked_ns, read_ns) = (asked_ms * MS, (asked_ms + 40) * MS);
+        let times = (asked_ns, read_ns, read_ns);
+        let blocked = wait(70, times, WaitObject::Connection, Some(11));
+        rows.waits.push(blocked);
+        rows.read(11, asked_ms + 40, asked_ms + 40);
+        rows.send(client, asked_ms + 45);
+    }
+    assert_eq!(loop_pool(&rows).requests, 0);
+    let parts = rows.parts_ms(2);
+    let of = |wanted| parts.iter().find(|(part, _)| *part == wanted);
+    assert_eq!(
+        of(RequestPart::Upstream),
+        Some(&(RequestPart::Upstream, 40))
+    );
+    assert!(
+        of(RequestPart::Queued).is_some_and(|it| it.1 >= 40),
+        "{parts:?}"
+    );
+}
+
+#[test]
+fn requests_of_one_request_in_turn_wait_for_no_connection() {
+    let mut rows = event_loop();
+    for at_ms in [0, 100, 200] {
+        rows.epoll(at_ms, at_ms + 10, Some(1));
+        rows.read(1, at_ms + 10, at_ms + 10);
+        rows.send(11, at_ms + 11);
+        rows.epoll(at_ms + 11, at_ms + 30, Some(11));
+        rows.read(11, at_ms + 30, at_ms + 30);
+        rows.send(11, at_ms + 31);
+        rows.epoll(at_ms + 31, at_ms + 60, Some(11));
+        rows.read(11, at_ms + 60, at_ms + 60);
+        rows.send(1, at_ms + 61);
+    }
+    assert_eq!(loop_pool(&rows).requests, 0);
+}
+
+#[test]
+fn a_request_that_is_read_in_the_round_of_the_release_waits_for_none() {
+    let mut rows = event_loop();
+    rows.epoll(0, 10, Some(1));
+    rows.read(1, 10, 10);
+    rows.send(11, 11);
+    rows.epoll(11, 60, Some(11));
+    rows.read(11, 60, 60);
+    rows.send(1, 61);
+    rows.read(2, 61, 62);
+    rows.send(11, 63);
+    rows.epoll(63, 112, Some(11));
+    rows.read(11, 112, 112);
+    rows.send(2, 113);
+    assert_eq!(loop_pool(&rows).requests, 0);
+}
+
+/// Client 2 sends on the connection before client 1 has its response: they share it.
+#[test]
+fn requests_that_share_a_connection_wait_for_none() {
+    let mut rows = event_loop();
+    rows.epoll(0, 10, Some(1));
+    rows.read(1, 10, 10);
+    rows.send(11, 11);
+    rows.epoll(11, 20, Some(2));
+    rows.read(2, 20, 20);
+    rows.send(11, 21);
+    rows.epoll(22, 60, Some(11));
+    rows.read(11, 60, 60);
+    rows.send(1, 61);
+    rows.send(11, 62);
+    rows.epoll(62, 112, Some(11));
+    rows.read(11, 112, 112);
+    rows.send(2, 113);
+    assert_eq!(loop_pool(&rows).requests, 0);
+}
