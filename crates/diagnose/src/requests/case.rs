@@ -114,7 +114,7 @@ impl<'a> RequestEvidence<'a> {
 
     /// Returns the clients with messages that a reset or an end answered, those with the most time first.
     pub fn clients_with_resets(&'a self) -> Vec<ServiceCase<'a>> {
-        let has_any = |it: &ResetDigest| it.count + it.unanswered + it.farewells > 0;
+        let has_any = |it: &ResetDigest| it.count + it.unanswered + it.farewells + it.transfers > 0;
         let services = &self.table.services;
         let reset = services.ids();
         let reset = reset.filter(|id| has_any(&services.digest(*id).resets));

@@ -43,6 +43,8 @@ pub struct ResetDigest {
     pub count: u64,
     /// Last messages that need no response, and that a reset answered: nothing was lost.
     pub farewells: u64,
+    /// Connections without any response that sent until the other end had closed (FIN): a transfer ended.
+    pub transfers: u64,
     /// Requests without a response, on connections that closed without an error.
     pub unanswered: u64,
     /// Time from these to the ends of their connections, ns.

@@ -150,6 +150,11 @@ impl RequestTable {
             digest.resets.farewells += u64::from(is_reset);
             return;
         }
+        if is_reset && answered_ns.is_none() && is_transfer(endpoint, request) {
+            let digest = self.services.digest_mut(endpoint.service);
+            digest.resets.transfers += 1;
+            return;
+        }
         if !is_reset {
             // where nothing was ever answered, one end may have nothing to say
             let is_answering = answered_ns.is_some() && endpoint.errno.is_none();
@@ -199,4 +204,12 @@ impl RequestTable {
         let service = self.endpoints.get(id).service;
         *self.classes.entry((service, class)).or_default() += 1;
     }
+}
+
+/// Returns whether a connection without any response sent data for most of its time, and the other end had closed before it
+/// answered with RST: nothing shows that a response was due.
+fn is_transfer(endpoint: &Endpoint, request: &Exchange) -> bool {
+    let sent_ns = request.requested_ns.saturating_sub(request.asked_ns);
+    let waited_ns = |closed_ns: u64| closed_ns.saturating_sub(request.requested_ns);
+    endpoint.errno == Some(EPIPE) && endpoint.closed_ns.is_some_and(|ns| sent_ns > waited_ns(ns))
 }

@@ -40,7 +40,7 @@ fn verdict(case: &ServiceCase<'_>) -> ProgramVerdict {
     ProgramVerdict {
         subject,
         time: (time.0.min(begin_ns), time.1.max(end_ns)),
-        verdict: match (resets.count, resets.farewells) {
+        verdict: match (resets.count, resets.farewells + resets.transfers) {
             (0, 0) => doubt_verdict(case, resets),
             (0, _) => match doubt_verdict(case, resets) {
                 RequestVerdict::Quiet => {
@@ -53,29 +53,46 @@ fn verdict(case: &ServiceCase<'_>) -> ProgramVerdict {
     }
 }
 
-/// Makes a note: every request had its response before the reset came.
+/// Makes a note: every request had its response before the reset came, or no response was ever sent.
 fn harmless_finding(case: &ServiceCase<'_>, resets: &ResetDigest) -> RequestFinding {
+    let (address, name) = (&case.key.address, &case.key.name);
+    let (headline, unseen, advice) = match resets.farewells {
+        0 => (
+            format!(
+                "{address} closed {}, and reset them as {name} still sent. No response had come on them.",
+                quantity(resets.transfers, "connection")
+            ),
+            "Whether a response was due. A transfer in one direction has none, and may end so.",
+            "Nothing needs to change if these transfers were to end then. Else read the other end's log.",
+        ),
+        farewells => (
+            format!(
+                "{address} reset {} after the last message of {name}. No harm: every request before had its response.",
+                quantity(farewells, "connection")
+            ),
+            "What the last message was: its size is that of a closing message, such as TLS's close_notify.",
+            "Nothing needs to change.",
+        ),
+    };
+    let after_last = (resets.farewells > 0).then(|| {
+        let label = "resets after a last, small message";
+        number("resets_after_last", resets.farewells, label)
+    });
+    let of_transfers = (resets.transfers > 0).then(|| {
+        let label = "resets of connections that only sent";
+        number("resets_of_transfers", resets.transfers, label)
+    });
+    let requests = number("requests", case.requests(), "requests with a response");
     RequestFinding {
         remedy: Remedy::Avoidable,
-        headline: format!(
-            "{} reset {} after the last message of {}. No harm: every request before had its response.",
-            case.key.address,
-            quantity(resets.farewells, "connection"),
-            case.key.name,
-        ),
-        facts: vec![
-            number(
-                "resets_after_last",
-                resets.farewells,
-                "resets after a last, small message",
-            ),
-            number("requests", case.requests(), "requests with a response"),
-        ],
-        could_not_see: vec![
-            "What the last message was: its size is that of a closing message, such as TLS's close_notify."
-                .to_owned(),
-        ],
-        advice: make_advice(["Nothing needs to change."]),
+        headline,
+        facts: after_last
+            .into_iter()
+            .chain(of_transfers)
+            .chain([requests])
+            .collect(),
+        could_not_see: vec![unseen.to_owned()],
+        advice: make_advice([advice]),
         confidence: direct_confidence(case, "the kernel noted the RST as the connection's error"),
         ..RequestFinding::new(case)
     }
