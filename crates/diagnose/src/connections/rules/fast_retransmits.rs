@@ -106,12 +106,10 @@ impl Rule for FastRetransmits {
                 ExcludableCause::SendBuffer,
             ]),
             could_not_see: blind,
-            advice: advice([
-                "Find where the path loses data: `ip -s link` and `tc -s qdisc` on both hosts, then the \
-                    switches between them.",
-                "If the loss is random and not from full queues (radio, long lines), BBR keeps its \
-                 rate: `ip route change … congctl bbr`, or setsockopt TCP_CONGESTION.",
-            ]),
+            advice: match has_short_queue(case) {
+                true => advice(WITHOUT_QUEUE),
+                false => advice([FIND_LOSS, RANDOM_LOSS]),
+            },
             win: WinBasis::AtLeast(
                 f64::INFINITY,
                 "the flow keeps the best rate that it has reached between losses",
@@ -134,6 +132,31 @@ impl Rule for FastRetransmits {
         )
     }
 }
+
+/// Returns whether the queue on the path was too short for the algorithm, on average, or there was none: after a loss the window
+/// falls to a part (beta) of what path and queue hold, and the path runs idle unless the queue is (1 − beta) / beta of it. A policer,
+/// a shallow buffer and random loss look so; a full queue does not.
+pub(super) fn has_short_queue(case: &Case) -> bool {
+    let min_us = case.own.gathered.samples.min_rtt_us.map(f64::from);
+    let times_us = case.mean_rtt_us().zip(min_us);
+    let fall = least_fall(case);
+    let is_short =
+        |(mean_us, min_us): (u64, f64)| mean_us as f64 - min_us < min_us * fall / (1.0 - fall);
+    !by_model(case) && times_us.is_some_and(is_short)
+}
+
+const FIND_LOSS: &str = "Find where the path loses data: `ip -s link` and `tc -s qdisc` on both hosts, then the switches between them.";
+const RANDOM_LOSS: &str = "If the loss is random and not from full queues (radio, long lines), BBR keeps its rate: `ip route change … \
+     congctl bbr`, or setsockopt TCP_CONGESTION.";
+
+/// Fixes for losses without a queue before them.
+pub(super) const WITHOUT_QUEUE: [&str; 3] = [
+    "Almost no queue was there before the losses: mean and min RTT are alike. A policer does this: it drops what exceeds its rate \
+     (providers, cloud instances, `police` and `limit` of routers). Send below that rate: SO_MAX_PACING_RATE, or a shaper with a \
+     queue (`tc … tbf`). To test: `iperf3 -u -b RATE` loses nothing below it.",
+    RANDOM_LOSS,
+    FIND_LOSS,
+];
 
 /// Time in which retransmissions kept the flow far below its own best rate, and what that cost, ns;
 /// `None` where they did not, or where that is unknown.
@@ -262,6 +285,9 @@ fn collect_facts(case: &Case, retransmits: u64, fall: RateFall) -> Vec<Fact> {
         case.spurious_retransmits()
             .map(|n| sum("spurious", n, "of them the receiver already had")),
     );
+    let mean_rtt_ns = case.mean_rtt_us().map(|us| us * 1_000);
+    let label = "mean RTT; the part above the min RTT is time in queues";
+    facts.extend(known("mean_rtt_ns", mean_rtt_ns, FactUnit::Ns, label));
     facts.extend(min_rtt(case));
     facts
 }

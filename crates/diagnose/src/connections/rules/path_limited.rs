@@ -3,6 +3,7 @@
 
 use table::Stage;
 
+use super::fast_retransmits::{WITHOUT_QUEUE, has_short_queue};
 use super::rule::{FindingExplanation, Rule, RuleDoubt, RuleFinding, Verdict, WinBasis};
 use super::shared::facts::{known, known_real, min_rtt, real, worst};
 use super::shared::sentences::{advice, direct_confidence, outstanding};
@@ -13,7 +14,7 @@ use crate::report::{
     Advice, Confidence, ConfidenceLevel, DataDirection, Fact, FactUnit, FactValue, Finding, RuleId,
     UndecidedFinding,
 };
-use crate::units::percent;
+use crate::units::{format_rate, percent};
 
 /// The rule `path_limited`.
 pub struct PathLimited;
@@ -97,8 +98,16 @@ impl Rule for PathLimited {
 
     fn headline(&self, finding: &Finding) -> String {
         let startup = real(&finding.evidence.0, "startup").unwrap_or(0.0);
+        let by_loss = real(&finding.evidence.0, BY_LOSS).unwrap_or(0.0);
         let network = percent(finding.share);
-        if startup * 2.0 > finding.share {
+        if by_loss * 2.0 > finding.share {
+            let rate = real(&finding.evidence.0, "rate")
+                .map_or_else(String::new, |rate| format!(" to {}", format_rate(rate)));
+            format!(
+                "Packet loss without a queue before it limited the rate{rate}: congestion control answers to it {network} of the \
+                    time."
+            )
+        } else if startup * 2.0 > finding.share {
             format!(
                 "Both ends were fast enough: congestion control limited the rate {network} of the time, mostly \
                     in slow start."
@@ -143,6 +152,17 @@ fn startup_share(case: &Case) -> Option<f64> {
     Some(startup_ns as f64 / case.life_ns().max(1) as f64)
 }
 
+/// Name of the fact: share of the time in which losses kept the window small, with almost no queue before them.
+const BY_LOSS: &str = "by_loss";
+
+/// Returns the share of the time in which losses kept the window small, if there was almost no queue before them.
+fn by_loss_share(case: &Case) -> Option<f64> {
+    let lost = case.retransmits().unwrap_or(0) > 0 && !case.is_mostly_spurious();
+    let ledger = case.ledger().filter(|_| lost && has_short_queue(case))?;
+    let by_loss_ns = ledger.cwnd_loss_ns + case.ns(Stage::FastRetransmit);
+    Some(by_loss_ns as f64 / case.life_ns().max(1) as f64)
+}
+
 fn collect_facts(case: &Case) -> Vec<Fact> {
     let network = network_ns(case) as f64 / case.life_ns().max(1) as f64;
     let label = "of the time congestion control limited the rate";
@@ -159,11 +179,24 @@ fn collect_facts(case: &Case) -> Vec<Fact> {
     let mean_rtt_ns = case.mean_rtt_us().map(|us| us * 1_000);
     let label = "mean RTT; the part above the min RTT is time in queues";
     let mean_rtt = known("mean_rtt_ns", mean_rtt_ns, FactUnit::Ns, label);
-    let facts = [Some(network), startup, rate, mean_rtt, min_rtt(case)];
+    let label = "of the time after losses, and no queue was there before them";
+    let by_loss = known_real(BY_LOSS, by_loss_share(case), FactUnit::Share, label);
+    let facts = [
+        Some(network),
+        by_loss,
+        startup,
+        rate,
+        mean_rtt,
+        min_rtt(case),
+    ];
     facts.into_iter().flatten().collect()
 }
 
 fn list_fixes(case: &Case) -> Vec<Advice> {
+    let network = network_ns(case) as f64 / case.life_ns().max(1) as f64;
+    if by_loss_share(case).is_some_and(|share| share * 2.0 > network) {
+        return advice(WITHOUT_QUEUE);
+    }
     if startup_share(case)
         .is_some_and(|share| share * case.life_ns() as f64 * 2.0 > network_ns(case) as f64)
     {

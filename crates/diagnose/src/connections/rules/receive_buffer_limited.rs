@@ -5,7 +5,7 @@ use table::Stage;
 
 use super::rule::{FindingExplanation, Rule, RuleDoubt, RuleFinding, Verdict, WinBasis};
 use super::shared::facts::{known_bytes, known_flag, known_real, min_rtt, sum, whole};
-use super::shared::sentences::of_life;
+use super::shared::sentences::{advice, of_life};
 use super::shared::window_cause::{WindowCause, window_cause};
 use crate::connections::case::Case;
 use crate::connections::exclusion::ExcludableCause;
@@ -80,6 +80,12 @@ impl Rule for ReceiveBufferLimited {
 
     fn headline(&self, finding: &Finding) -> String {
         let cause = match buffer_change(&finding.evidence.0) {
+            _ if whole(&finding.evidence.0, "largest_window_bytes") == Some(UNSCALED_BYTES) => {
+                format!(
+                    "The connection has no window scale: the receiver's window ends at {}",
+                    format_bytes(UNSCALED_BYTES)
+                )
+            }
             Some((seen, announced)) => format!(
                 "A device on the path shrank the receiver's window from {} to {}",
                 format_bytes(announced),
@@ -182,6 +188,20 @@ fn win_basis(case: &Case) -> WinBasis {
 /// The most that a window can be without a scale (RFC 7323 2.2).
 const UNSCALED_BYTES: u64 = 65_535;
 
+/// Returns whether no window scale is in use: a scaled window is a multiple of a power of two, and this is odd.
+fn is_unscaled(case: &Case) -> bool {
+    case.largest_window_bytes() == UNSCALED_BYTES
+}
+
+/// Fixes for a connection without a window scale.
+const UNSCALED_FIXES: [&str; 3] = [
+    "At both ends, `sysctl net.ipv4.tcp_window_scaling` must be 1, its default. `ss -ti` shows `wscale` of a connection that has it.",
+    "Or a firewall, load balancer or tunnel removes the option. The SYN and SYN-ACK show it, captured at both ends (`tcpdump -v \
+     'tcp[tcpflags] & tcp-syn != 0'`).",
+    "Or the receive buffer could not grow beyond 64 kB when the connection began: then the scale is 0. Raise the third value of \
+     net.ipv4.tcp_rmem at the receiver, and do not set SO_RCVBUF.",
+];
+
 /// Returns the fixes for a window that changes between the ends.
 fn middlebox_fixes(seen: u64, announced: u64) -> Vec<Advice> {
     let text = format!(
@@ -191,16 +211,19 @@ fn middlebox_fixes(seen: u64, announced: u64) -> Vec<Advice> {
         format_bytes(announced),
         format_bytes(seen)
     );
-    let mut advice = vec![Advice(text.into())];
+    let mut fixes = vec![Advice(text.into())];
     if seen < UNSCALED_BYTES {
         let text = "Until then, net.ipv4.tcp_window_scaling=0 at one end gives windows of up to \
                     65.5 kB, which need no scale.";
-        advice.push(Advice(text.into()));
+        fixes.push(Advice(text.into()));
     }
-    advice
+    fixes
 }
 
 fn list_fixes(case: &Case) -> Vec<Advice> {
+    if is_unscaled(case) {
+        return advice(UNSCALED_FIXES);
+    }
     if let Some((seen, announced)) = case.window_changed_on_path() {
         return middlebox_fixes(seen, announced);
     }
@@ -211,14 +234,14 @@ fn list_fixes(case: &Case) -> Vec<Advice> {
     } else {
         "At the receiver, do not set SO_RCVBUF: Linux then sizes the buffer itself, up to net.ipv4.tcp_rmem."
     };
-    let mut advice = vec![Advice(first.into())];
+    let mut fixes = vec![Advice(first.into())];
     if let Some(cwnd_bytes) = case.cwnd_bytes() {
         let text = format!(
             "Or set SO_RCVBUF there, before connect() or listen(), to {} or more: twice what the \
              congestion window allows now.",
             format_bytes(cwnd_bytes * 2)
         );
-        advice.push(Advice(text.into()));
+        fixes.push(Advice(text.into()));
     }
-    advice
+    fixes
 }

@@ -97,6 +97,7 @@ impl Rule for RetransmitTimeouts {
             ]),
             could_not_see: blind,
             advice: match unanswered_timeouts(case) {
+                Some(_) if has_no_data_acked(case) => advice([ONLY_SMALL, GONE[1], GONE[2]]),
                 Some(_) => advice(GONE),
                 None => advice([
                     "Find where the path loses data: `ip -s link` and `tc -s qdisc` on both hosts, then the \
@@ -147,6 +148,17 @@ impl Rule for RetransmitTimeouts {
         )
     }
 }
+
+/// Returns whether no byte of data was ever acknowledged, so that the connection was not idle before.
+fn has_no_data_acked(case: &Case) -> bool {
+    let last = case.own.last_sample();
+    let is_from_begin = case.own.opened_ns().is_some();
+    is_from_begin && last.is_some_and(|last| last.bytes_acked <= 1)
+}
+
+/// The handshake passed, and no data did.
+const ONLY_SMALL: &str = "The handshake passed, and no data did: the path may drop large segments (path_mtu). `ping -M do -s 1472 ADDRESS` \
+     shows it. Or a firewall lets connections open, and drops their data.";
 
 /// Fixes if nothing of the other end arrives any more.
 const GONE: [&str; 3] = [
