@@ -26,7 +26,7 @@ OF_CPUS = (
     *("blocked_event_loop", "computes", "cpu_quota", "small_io", "uneven_workers"),
 )
 # Answers, not problems: never above info. The list is generated: make golden.
-ANSWERS = ("path_limited", "reset_by_us", "send_buffer_exceeds_window", "sender_app_limited", "zerocopy_copied")
+ANSWERS = ("local_queue", "path_limited", "reset_by_us", "send_buffer_exceeds_window", "sender_app_limited", "zerocopy_copied")
 # Exit status of a report on a recording that is not whole.
 EVENTS_LOST = 3
 

@@ -13,6 +13,9 @@ pub const TCP_RTO_MIN_NS: u64 = 200_000_000;
 /// `TCP_TIMEOUT_INIT`, HZ (`include/net/tcp.h`, RFC 6298): a SYN is taken for lost after this, and retransmitted, ns.
 pub const TCP_TIMEOUT_INIT_NS: u64 = 1_000_000_000;
 
+/// `TCP_INIT_CWND` (`include/net/tcp.h`, RFC 6928): segments of the first congestion window.
+pub const TCP_INIT_CWND: u64 = 10;
+
 /// The longest jiffy that the kernel can be built with (HZ = 100), ns: timers tick no finer.
 pub const LONGEST_JIFFY_NS: u64 = 10_000_000;
 

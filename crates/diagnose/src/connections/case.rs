@@ -8,6 +8,7 @@ use crate::connections::context::RecordingContext;
 use crate::connections::gather::calls::CallDigest;
 use crate::connections::neighbours::Neighbours;
 use crate::connections::subject::ConnectionSubject;
+use crate::kernel::TCP_INIT_CWND;
 use crate::report::severity::held_up;
 use crate::report::{DataDirection, RuleId};
 
@@ -129,7 +130,6 @@ impl Case<'_> {
     /// would only wait longer. (Little's law: bytes = rate × round trip.) Below the kernel's initial window
     /// (TCP_INIT_CWND) a round trip may be long without a second segment to acknowledge.
     pub fn fills_path(&self, in_flight_bytes: u64) -> bool {
-        const TCP_INIT_CWND: u64 = 10;
         let mean_rtt_us = self.mean_rtt_us().unwrap_or(0);
         let rtt_us = self.own.gathered.samples.min_rtt_us;
         let mss = self.own.last_sample().map(|last| u64::from(last.mss_bytes));

@@ -23,6 +23,8 @@ pub enum ReportAnswer<'a> {
     OnlyReceived(&'a Receive),
     /// Nothing is wrong: the path limited the rate.
     PathLimited(&'a Finding),
+    /// Nothing is wrong: the qdisc or the device of this host limited the rate.
+    LocalQueue(&'a Finding),
     /// Nothing is wrong.
     NoProblem,
 }
@@ -31,7 +33,10 @@ impl<'a> ReportAnswer<'a> {
     /// Returns the finding that the answer speaks of.
     pub fn finding(self) -> Option<&'a Finding> {
         match self {
-            Self::Problem(found) | Self::OtherEnd(found) | Self::PathLimited(found) => Some(found),
+            Self::Problem(found)
+            | Self::OtherEnd(found)
+            | Self::PathLimited(found)
+            | Self::LocalQueue(found) => Some(found),
             _ => None,
         }
     }
@@ -51,7 +56,12 @@ impl Report {
             _ if let Some(waits) = self.other_end() => ReportAnswer::OtherEnd(waits),
             _ if self.connections.is_empty() => ReportAnswer::NoConnection,
             _ if let Some(receive) = self.only_received() => ReportAnswer::OnlyReceived(receive),
-            _ if let Some(path) = self.path_limit() => ReportAnswer::PathLimited(path),
+            _ if let Some(path) = self.first_of(RuleId::PathLimited) => {
+                ReportAnswer::PathLimited(path)
+            }
+            _ if let Some(queue) = self.first_of(RuleId::LocalQueue) => {
+                ReportAnswer::LocalQueue(queue)
+            }
             _ => ReportAnswer::NoProblem,
         }
     }
@@ -91,9 +101,9 @@ impl Report {
         }
     }
 
-    /// Returns the finding that the path limited the rate.
-    fn path_limit(&self) -> Option<&Finding> {
+    /// Returns the first finding of a rule.
+    fn first_of(&self, rule: RuleId) -> Option<&Finding> {
         let mut findings = self.findings.iter();
-        findings.find(|it| it.rule == RuleId::PathLimited)
+        findings.find(|it| it.rule == rule)
     }
 }

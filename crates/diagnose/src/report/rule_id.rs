@@ -34,6 +34,7 @@ macro_rules! for_each_rule {
             listen_overflow::ListenOverflow,
             softirq_delay::SoftirqDelay,
             cpu_contention::CpuContention,
+            local_queue::LocalQueue,
             path_limited::PathLimited,
             send_buffer_exceeds_window::SendBufferExceedsWindow,
             sender_app_limited::SenderAppLimited,
@@ -57,6 +58,7 @@ macro_rules! for_each_request_rule {
             uneven_workers::UnevenWorkers,
             udp_drops::UdpDrops,
             dns_slow::DnsSlow,
+            datagrams_unanswered::DatagramsUnanswered,
             connection_churn::ConnectionChurn,
             reset_by_peer::ResetByPeer,
             connect_failed::ConnectFailed,
@@ -70,6 +72,7 @@ macro_rules! for_each_request_rule {
             slow_start_after_idle::SlowStartAfterIdle,
             application_window::ApplicationWindow,
             serial_round_trips::SerialRoundTrips,
+            path_queue::PathQueue,
             remote_slow::RemoteSlow,
             computes::Computes,
         }

@@ -33,6 +33,7 @@ pub fn answer_sentence(report: &Report) -> String {
             percent(receive.waiting_for_peer.share)
         ),
         ReportAnswer::PathLimited(_) => "No problem found: the path limited the rate.".to_owned(),
+        ReportAnswer::LocalQueue(queue) => format!("No problem found. {}", queue.headline),
         ReportAnswer::NoProblem => describe_calm(report),
     }
 }

@@ -12,6 +12,7 @@ mod delayed_ack_after_timeout;
 mod fast_retransmits;
 mod incast;
 mod listen_overflow;
+mod local_queue;
 mod nagle_delayed_ack;
 mod packet_dropped_here;
 mod path_limited;

@@ -9,6 +9,7 @@ pub mod file_waits;
 pub mod full_tables;
 pub mod functions;
 pub mod name_servers;
+pub mod round_trips;
 pub mod udp_drops;
 pub mod window_restarts;
 
@@ -25,6 +26,7 @@ use file_waits::FileWaitDigest;
 use full_tables::FullTableDigest;
 use functions::FunctionDigest;
 use name_servers::NameServerDigest;
+use round_trips::RoundTripDigest;
 use udp_drops::UdpDropDigest;
 use window_restarts::WindowRestartDigest;
 
@@ -75,6 +77,8 @@ digests! {
     full_tables: FullTableDigest,
     /// Name servers that processes waited for.
     name_servers: NameServerDigest,
+    /// Round trips of connections over time.
+    round_trips: RoundTripDigest,
     /// Datagrams that this host dropped.
     udp_drops: UdpDropDigest,
     /// Congestion windows that were small again after a pause.

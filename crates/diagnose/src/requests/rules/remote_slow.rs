@@ -142,7 +142,7 @@ fn make_doubt(case: &ServiceCase<'_>, harm: &PartHarm) -> RequestVerdict {
             duration(harm.excess_ns)
         ),
         RuleDoubt {
-            candidates: vec![RuleId::RemoteSlow],
+            candidates: vec![RuleId::RemoteSlow, RuleId::PathQueue],
             concerned_ns: harm.excess_ns,
             facts: collect_facts(case, harm),
             why: "No sample has the round trip of the path.",

@@ -225,6 +225,11 @@ impl LostQuestions {
     }
 }
 
+/// Returns whether this host dropped datagrams of a client's repeated questions.
+pub(super) fn lost_here(case: &ServiceCase<'_>) -> bool {
+    LostQuestions::new(case).requests > 0
+}
+
 /// Returns the addresses where drops already belong to a finding on their clients' requests.
 fn receivers_of_requests(evidence: &RequestEvidence<'_>) -> BTreeSet<String> {
     let services = evidence.services().into_iter();
@@ -346,7 +351,11 @@ fn unseen_verdict(case: &ServiceCase<'_>) -> RequestVerdict {
             quantity(repeats.questions, "datagram"),
         ),
         RuleDoubt {
-            candidates: vec![RuleId::UdpDrops, RuleId::TimerWait],
+            candidates: vec![
+                RuleId::UdpDrops,
+                RuleId::DatagramsUnanswered,
+                RuleId::TimerWait,
+            ],
             concerned_ns: lost_ns,
             facts,
             why: "Drops of this host were not recorded.",

@@ -1,0 +1,158 @@
+//! Datagrams got no answer, and this host dropped none of them: clients waited until they asked again. They were lost on the path
+//! or at the other end, or its program did not answer.
+
+use super::rule::{Remedy, RequestFinding, RequestRule, RequestVerdict};
+use super::shared::{
+    direct_confidence, duration_facts, make_advice, number, of_time, rule_out, share_fact,
+    time_fact,
+};
+use super::udp_drops;
+use crate::report::{Advice, RuleId};
+use crate::requests::RequestPart;
+use crate::requests::case::ServiceCase;
+use crate::units::{duration, quantity, ratio_of};
+
+/// The rule `datagrams_unanswered`.
+pub struct DatagramsUnanswered;
+
+/// As for [`udp_drops`]: who waits for a lost answer waits for its timer; where that is not seen, for the other end.
+const PARTS: &[RequestPart] = &[
+    RequestPart::Timer,
+    RequestPart::Remote,
+    RequestPart::Network,
+];
+
+impl RequestRule for DatagramsUnanswered {
+    fn id(&self) -> RuleId {
+        RuleId::DatagramsUnanswered
+    }
+
+    fn summary(&self) -> &'static str {
+        "Datagrams got no answer, and clients waited until they asked again"
+    }
+
+    fn check(&self, case: &ServiceCase<'_>) -> RequestVerdict {
+        let is_asked_again = case.digest.repeats.requests > 0;
+        // `dns_slow` speaks of name servers, `udp_drops` of what this host dropped or may have dropped
+        let is_resolver = case.endpoints().all(|it| it.is_resolver);
+        let is_known = case.evidence.has_drops() && !udp_drops::lost_here(case);
+        if case.is_server() || !is_asked_again || is_resolver || !is_known {
+            return RequestVerdict::Quiet;
+        }
+        let lost = UnansweredQuestions::new(case);
+        match lost.is_most() {
+            true => RequestVerdict::Fires(Box::new(finding(case, &lost))),
+            false => RequestVerdict::Quiet,
+        }
+    }
+}
+
+/// Questions of a service without an answer.
+#[derive(Debug, Clone, Copy)]
+struct UnansweredQuestions {
+    /// Datagrams sent that no datagram answered.
+    unanswered: u64,
+    /// Datagrams that were repeated.
+    asked_again: u64,
+    /// Time until they were, ns.
+    ns: u64,
+}
+
+impl UnansweredQuestions {
+    /// Counts the datagrams of a service's flows.
+    fn new(case: &ServiceCase<'_>) -> Self {
+        let drops = &case.evidence.digests.udp_drops;
+        let totals = case.endpoints().map(|it| drops.flow_totals(it.conn));
+        let repeats = &case.digest.repeats;
+        let ns: u64 = repeats.kept.iter().map(|it| it.lost_ns()).sum();
+        Self {
+            unanswered: totals.map(|it| it.sent.saturating_sub(it.received)).sum(),
+            asked_again: repeats.questions,
+            ns: ns.min(case.total_ns()),
+        }
+    }
+
+    /// Returns whether most of the datagrams that were repeated had no answer at all. Else answers came late, from a slow
+    /// server: that is no loss.
+    fn is_most(&self) -> bool {
+        2 * self.unanswered >= self.asked_again
+    }
+
+    /// Returns the mean time until a datagram was repeated, ns.
+    fn mean_ns(&self) -> u64 {
+        self.ns / self.asked_again.max(1)
+    }
+}
+
+/// Makes the finding: requests waited for answers that did not come.
+fn finding(case: &ServiceCase<'_>, lost: &UnansweredQuestions) -> RequestFinding {
+    let mut facts = vec![
+        number("unanswered", lost.unanswered, "datagrams without an answer"),
+        number("asked_again", lost.asked_again, "datagrams repeated"),
+        time_fact(
+            "repeat_ns",
+            lost.mean_ns(),
+            "time until a datagram was repeated (mean)",
+        ),
+        time_fact(
+            "lost_ns",
+            lost.ns,
+            "time until the last lost datagram was repeated",
+        ),
+        share_fact(
+            "lost_share",
+            ratio_of(lost.ns, case.total_ns()),
+            "of the time of requests",
+        ),
+    ];
+    facts.extend(duration_facts(case));
+    RequestFinding {
+        parts: PARTS.to_vec(),
+        harm_ns: lost.ns,
+        involved: vec![format!("the other end is {}", case.key.address)],
+        remedy: Remedy::Avoidable,
+        headline: format!(
+            "{} of {} got no answer: its requests waited {} until they asked again. This host dropped none of them.",
+            quantity(lost.unanswered, "datagram"),
+            case.title(),
+            of_time(case, lost.ns),
+        ),
+        facts,
+        ruled_out: rule_out(
+            case,
+            &[
+                ("computing", &[RequestPart::Cpu]),
+                ("locks", &[RequestPart::Lock]),
+            ],
+        ),
+        could_not_see: vec![
+            "Where they were lost: the questions or their answers, on the path or at the other end. Or its program did not answer."
+                .to_owned(),
+        ],
+        advice: list_fixes(case, lost),
+        gain: Some("each question has its answer the first time"),
+        confidence: direct_confidence(
+            case,
+            "datagrams of both directions were counted, and what this host dropped",
+        ),
+        ..RequestFinding::new(case)
+    }
+}
+
+/// Returns the fixes: find the loss, or ask again sooner.
+fn list_fixes(case: &ServiceCase<'_>, lost: &UnansweredQuestions) -> Vec<Advice> {
+    make_advice([
+        "On the other host: `nstat -az UdpRcvbufErrors UdpInErrors`, and `whylat record` of the process that answers. \
+         It shows full receive buffers."
+            .to_owned(),
+        "Between the hosts: `ip -s link` on both, and the counters of devices that limit UDP. A firewall or a NAT may have no state \
+         for the flow."
+            .to_owned(),
+        format!(
+            "Ask again sooner: after {} by now, and half of the requests take {} at most. RFC 8085, 3.1.1, derives the time \
+             limit from measured round trips.",
+            duration(lost.mean_ns()),
+            duration(case.quantile_ns(0.5))
+        ),
+    ])
+}
