@@ -7,6 +7,7 @@ use table::tables::Connection;
 
 use crate::connections::coincidence::Coincidence;
 use crate::connections::subject::ConnectionSubject;
+use crate::rows::addresses::host;
 
 /// Namespace and address of a host: addresses mean something within a namespace only.
 type HostKey<'a> = (u32, &'a str);
@@ -140,9 +141,4 @@ fn latest_openings<'a>(all: &'a [ConnectionSubject<'a>]) -> HashMap<HostKey<'a>,
 /// Returns the network namespace and the remote host, without the port.
 fn remote_host(identity: &Connection) -> HostKey<'_> {
     (identity.netns, host(&identity.remote))
-}
-
-/// Returns an address without its port.
-fn host(address: &str) -> &str {
-    address.rsplit_once(':').map_or(address, |(host, _)| host)
 }

@@ -326,7 +326,7 @@ impl EndpointTable {
 }
 
 /// Returns whether both ends have one address, or loopback addresses.
-pub(in crate::requests) fn is_within_host(row: &Connection) -> bool {
+fn is_within_host(row: &Connection) -> bool {
     let ip = |address: &str| address.parse::<SocketAddr>().ok().map(|it| it.ip());
     match ip(&row.local).zip(ip(&row.remote)) {
         Some((local, remote)) => local == remote || remote.is_loopback(),

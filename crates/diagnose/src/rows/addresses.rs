@@ -5,6 +5,11 @@ pub fn port(address: &str) -> Option<u16> {
     address.rsplit(':').next()?.parse().ok()
 }
 
+/// Returns an address without its port.
+pub fn host(address: &str) -> &str {
+    address.rsplit_once(':').map_or(address, |(host, _)| host)
+}
+
 /// Returns whether a socket that is bound to `bound` has this address: it is the same, or all addresses with this port.
 pub fn is_at(address: &str, bound: &str) -> bool {
     let host = bound.rsplit_once(':').map(|(host, _)| host);

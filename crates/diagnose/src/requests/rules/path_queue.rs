@@ -11,8 +11,9 @@ use crate::kernel::TCP_DELACK_MAX_NS;
 use crate::report::{Confidence, ConfidenceLevel, Fact, RuleId};
 use crate::requests::RequestPart;
 use crate::requests::case::ServiceCase;
-use crate::requests::digests::round_trips::RoundTripInterval;
-use crate::requests::endpoint::{Endpoint, is_within_host};
+use crate::requests::digests::round_trips::{CODEL_TARGET_NS, RoundTripInterval};
+use crate::requests::endpoint::Endpoint;
+use crate::rows::addresses::host;
 use crate::units::{duration, format_rate};
 
 /// The rule `path_queue`.
@@ -20,9 +21,6 @@ pub struct PathQueue;
 
 /// Time beyond the path's min RTT counts as the other end's.
 const PARTS: &[RequestPart] = &[RequestPart::Remote];
-
-/// CoDel's target (RFC 8289, 4.2): a queue of this length keeps the link busy, and is none to complain of, ns.
-const CODEL_TARGET_NS: u64 = 5_000_000;
 
 /// Transfers that are named.
 const NAMED_MOST: usize = 3;
@@ -73,8 +71,10 @@ impl QueueSums {
         };
         sums.min_ns = min_ns;
         for endpoint in case.endpoints().filter(|it| !it.is_within_host) {
-            for interval in case.evidence.digests.round_trips.connection(endpoint.conn) {
-                sums.add(case, endpoint, interval);
+            if let Some(own) = case.evidence.digests.round_trips.connection(endpoint.conn) {
+                sums.samples += own.samples;
+                let long = own.long.iter();
+                long.for_each(|interval| sums.add(case, endpoint, interval));
             }
         }
         sums
@@ -82,7 +82,6 @@ impl QueueSums {
 
     /// Adds an interval of a connection, if a queue made its round trips longer.
     fn add(&mut self, case: &ServiceCase<'_>, endpoint: &Endpoint, interval: &RoundTripInterval) {
-        self.samples += interval.samples;
         let excess_ns = interval.mean_ns().saturating_sub(self.min_ns);
         // A queue as long as the path's round trip is what congestion control by loss needs: the rule of thumb of one
         // bandwidth-delay product (Villamizar and Song, 1994).
@@ -102,7 +101,7 @@ impl QueueSums {
         for (conn, other) in transfers {
             let known = self.transfers.entry(conn).or_default();
             known.0 += other.segments;
-            known.1 += other.time.1 - other.time.0;
+            known.1 += other.length_ns();
         }
     }
 
@@ -126,8 +125,8 @@ fn min_rtt_ns(case: &ServiceCase<'_>) -> Option<u64> {
     case.endpoints().filter_map(|it| it.min_rtt_ns).min()
 }
 
-/// Returns the other connections with many segments in flight meanwhile, and round trips that are longer by the same queue: twice
-/// or half as long at most.
+/// Returns the other connections to the same host with many segments in flight meanwhile, and round trips that are longer by the same
+/// queue: twice or half as long at most. A transfer to another host may wait in another queue.
 fn transfers_with(
     case: &ServiceCase<'_>,
     endpoint: &Endpoint,
@@ -138,16 +137,16 @@ fn transfers_with(
     let own = names.row(endpoint.conn);
     let is_same_queue = |(conn, other): &(u64, RoundTripInterval)| {
         let row = names.row(*conn);
-        let is_here = own
-            .zip(row)
-            .is_some_and(|(own, row)| own.netns == row.netns && !is_within_host(row));
+        let is_here = own.zip(row).is_some_and(|(own, row)| {
+            own.netns == row.netns && host(&own.remote) == host(&row.remote)
+        });
         let path = case.evidence.digests.round_trips.path(*conn);
         let min_ns = path.map_or(u64::MAX, |it| it.min_rtt_ns);
         let other_ns = other.mean_ns().saturating_sub(min_ns);
         let is_alike = other_ns <= 2 * excess_ns && excess_ns <= 2 * other_ns;
         *conn != endpoint.conn && is_here && is_alike
     };
-    let beside = case.evidence.digests.round_trips.bulk_beside(interval);
+    let beside = case.evidence.digests.round_trips.transfers_beside(interval);
     beside.into_iter().filter(is_same_queue).collect()
 }
 
@@ -208,10 +207,11 @@ fn name_transfers(case: &ServiceCase<'_>, queue: &QueueSums) -> Vec<String> {
         let who = row
             .pid
             .map_or_else(|| "a process".to_owned(), |pid| names.process(pid).title());
-        let rate = segments * mss * 1_000_000_000 / (*ns).max(1);
+        let bytes = segments.saturating_mul(mss) as f64;
+        let rate = bytes * 1e9 / (*ns).max(1) as f64;
         Some(format!(
             "{who} sent {} to {} meanwhile",
-            format_rate(rate as f64),
+            format_rate(rate),
             row.remote
         ))
     };
