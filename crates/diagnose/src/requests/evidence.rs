@@ -99,6 +99,11 @@ impl<'a> RequestEvidence<'a> {
         self.table.has_drops
     }
 
+    /// Returns whether all calls were recorded.
+    pub fn has_all_calls(&self) -> bool {
+        self.table.has_all_calls && !self.has_windows()
+    }
+
     /// Returns the records that were lost, by probe.
     pub fn losses(&self) -> &'a [(String, u64)] {
         &self.table.lost

@@ -1,6 +1,7 @@
 //! Processes without a free descriptor while connections waited to be accepted, by readings of their listening sockets. Some accept
 //! them all the same, with a descriptor that they keep for this, and close them at once.
 
+use std::cell::OnceCell;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::rc::Rc;
 
@@ -9,7 +10,7 @@ use table::tables::{Calls, Listener, PacketDrops};
 use table::{Columns, DropKind, Role, Rows, TableConsumer, TableId};
 
 use super::digest::RecordingDigest;
-use crate::rows::addresses::port;
+use crate::rows::addresses::is_at;
 use crate::waits::NameTable;
 
 /// Process, and cookie of its listening socket.
@@ -36,34 +37,56 @@ pub struct FullTable {
     pub has_room: bool,
     /// The last reading and how many waited, if it was such a one.
     last: Option<(u64, u32)>,
-    /// From one reading without a free descriptor to the next, ns, whether or not connections waited.
+    /// From the first to the last of the readings in a row without a free descriptor, ns, whether or not connections waited.
     full_times: Vec<(u64, u64)>,
-    /// The last reading, if it found none.
-    last_full_ns: Option<u64>,
+    /// The last reading found none.
+    was_full: bool,
 }
 
 /// Connections that a process without a free descriptor accepted and closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ClosedConnections {
-    /// How many, in these times.
+    /// How many.
     pub count: u64,
-    /// Times without a free descriptor in which it closed some, ns.
-    pub full_ns: u64,
-    /// From the first of these to the last, ns.
+    /// From the first to the last of those between which no reading found a free descriptor, ns, all such times together.
+    pub closing_ns: u64,
+    /// From the first to the last of all, ns.
     pub time: (u64, u64),
 }
 
+impl ClosedConnections {
+    /// Makes the sum of closes, in the order of time: when each was, and in which of the times without a free descriptor.
+    fn new(closes: &[(u64, usize)]) -> Option<Self> {
+        let of_one_time = closes.chunk_by(|one, next| one.1 == next.1);
+        let lengths = of_one_time.filter_map(|it| Some(it.last()?.0 - it.first()?.0));
+        Some(Self {
+            count: closes.len() as u64,
+            closing_ns: lengths.sum(),
+            time: (closes.first()?.0, closes.last()?.0),
+        })
+    }
+}
+
 impl FullTable {
-    /// Adds the time since the last reading, if neither found a free descriptor.
+    /// Adds a reading to the times without a free descriptor.
     fn add_full_time(&mut self, row: &Listener) {
         let is_full = row.descriptors_full == Some(true);
-        let before_ns = self.last_full_ns.take();
-        self.last_full_ns = is_full.then_some(row.time_ns);
-        if is_full {
-            self.limit = row.descriptors_most.unwrap_or(self.limit);
-            let time = before_ns.map(|before_ns| (before_ns, row.time_ns));
-            self.full_times.extend(time);
+        let was_full = std::mem::replace(&mut self.was_full, is_full);
+        if !is_full {
+            return;
         }
+        self.limit = row.descriptors_most.unwrap_or(self.limit);
+        match self.full_times.last_mut().filter(|_| was_full) {
+            Some(time) => time.1 = row.time_ns,
+            None => self.full_times.push((row.time_ns, row.time_ns)),
+        }
+    }
+
+    /// Returns the number of the time without a free descriptor in which an event was.
+    fn full_time_at(&self, ns: u64) -> Option<usize> {
+        let number = self.full_times.partition_point(|time| time.1 < ns);
+        let time = self.full_times.get(number)?;
+        (time.0 <= ns).then_some(number)
     }
 
     /// Adds a reading of the socket for the process.
@@ -90,18 +113,20 @@ impl FullTable {
     }
 }
 
-/// Reason of a reset with which a process closes a socket that has unread data (`enum sk_rst_reason`).
-const ABORT_ON_CLOSE: &str = "TCP_ABORT_ON_CLOSE";
+/// Reasons of a reset where a process closed a socket, and data was unread, or came later (`enum sk_rst_reason`).
+const CLOSE_REASONS: [&str; 2] = ["TCP_ABORT_ON_CLOSE", "TCP_ABORT_ON_DATA"];
 
 /// Full tables of descriptors, by process and socket.
 #[derive(Debug, Default)]
 pub struct FullTableDigest {
     names: Rc<NameTable>,
     tables: BTreeMap<TableKey, FullTable>,
-    /// When connections were closed with unread data.
+    /// When connections were reset that a process had closed.
     closed: HashMap<u64, u64>,
     /// Those of them from which something was read.
     read: HashSet<u64>,
+    /// The others, by table.
+    unread: OnceCell<BTreeMap<TableKey, ClosedConnections>>,
 }
 
 impl RecordingDigest for FullTableDigest {
@@ -144,11 +169,13 @@ impl FullTableDigest {
         table.add(row);
     }
 
-    /// Adds resets of sockets that were closed with unread data.
+    /// Adds resets of sockets that a process had closed.
     fn add_resets(&mut self, rows: &PacketDrops) {
         for row in 0..rows.time_ns.len() {
             let is_close = rows.kind[row] == DropKind::ResetSent
-                && rows.reason[row].as_deref() == Some(ABORT_ON_CLOSE);
+                && rows.reason[row]
+                    .as_deref()
+                    .is_some_and(|it| CLOSE_REASONS.contains(&it));
             if let Some(conn) = rows.conn[row].filter(|_| is_close) {
                 self.closed.insert(conn, rows.time_ns[row]);
             }
@@ -166,46 +193,42 @@ impl FullTableDigest {
     }
 
     /// Returns the processes that had no free descriptor, and closed connections from which they had read nothing meanwhile.
-    pub fn closers(&self) -> impl Iterator<Item = (u32, &FullTable, ClosedConnections)> {
+    pub fn closers(&self) -> impl Iterator<Item = (TableKey, &FullTable, ClosedConnections)> {
         let full = self.tables.iter().filter(|(_, it)| it.full_ns == 0);
-        full.filter_map(|((pid, _), table)| Some((*pid, table, self.closed_by(*pid, table)?)))
+        full.filter_map(|(key, table)| Some((*key, table, *self.unread().get(key)?)))
     }
 
-    /// Returns the connections that a process closed while it had no free descriptor; `None`: none.
-    fn closed_by(&self, pid: u32, table: &FullTable) -> Option<ClosedConnections> {
-        let unread = self
-            .closed
-            .iter()
-            .filter(|(conn, _)| !self.read.contains(conn));
-        let own = unread.filter(|(conn, _)| {
-            let row = self.names.row(**conn);
-            row.is_some_and(|row| {
-                row.role == Role::Server
-                    && row.pid == Some(pid)
-                    && port(&row.local) == port(&table.local)
-            })
-        });
-        let times: Vec<u64> = own.map(|(_, ns)| *ns).collect();
-        let count = |(from_ns, until_ns): &(u64, u64)| {
-            let within = times
-                .iter()
-                .filter(|ns| (*from_ns..=*until_ns).contains(*ns));
-            within.count() as u64
-        };
-        let full = table.full_times.iter().map(|time| (time, count(time)));
-        let full: Vec<_> = full.filter(|(_, count)| *count > 0).collect();
-        let (first, last) = (full.first()?, full.last()?);
-        Some(ClosedConnections {
-            count: full.iter().map(|(_, count)| count).sum(),
-            full_ns: full.iter().map(|((from, until), _)| until - from).sum(),
-            time: (first.0.0, last.0.1),
+    /// Returns the connections that processes closed unread while they had no free descriptor, by table.
+    fn unread(&self) -> &BTreeMap<TableKey, ClosedConnections> {
+        self.unread.get_or_init(|| {
+            let mut closes: BTreeMap<TableKey, Vec<(u64, usize)>> = BTreeMap::new();
+            let unread = self.closed.iter();
+            for (conn, ns) in unread.filter(|(conn, _)| !self.read.contains(conn)) {
+                if let Some((key, time)) = self.table_of(*conn, *ns) {
+                    closes.entry(key).or_default().push((*ns, time));
+                }
+            }
+            let sums = closes.into_iter().filter_map(|(key, mut closes)| {
+                closes.sort_unstable();
+                Some((key, ClosedConnections::new(&closes)?))
+            });
+            sums.collect()
         })
+    }
+
+    /// Returns the table of the process that accepted a connection, and the time without a free descriptor in which an event was.
+    fn table_of(&self, conn: u64, ns: u64) -> Option<(TableKey, usize)> {
+        let row = self.names.row(conn)?;
+        let pid = row.pid.filter(|_| row.role == Role::Server)?;
+        let of_process = self.tables.range((pid, 0)..=(pid, u64::MAX));
+        let mut own = of_process.filter(|(_, it)| is_at(&row.local, &it.local));
+        own.find_map(|(key, table)| Some((*key, table.full_time_at(ns)?)))
     }
 
     /// Returns the processes that had no free descriptor, with the sockets at which connections waited meanwhile.
     pub fn tables(&self) -> impl Iterator<Item = (TableKey, &FullTable)> {
-        let full = self.tables.iter().filter(|((pid, _), it)| {
-            it.readings > 0 && (it.full_ns > 0 || self.closed_by(*pid, it).is_none())
+        let full = self.tables.iter().filter(|(key, it)| {
+            it.readings > 0 && (it.full_ns > 0 || !self.unread().contains_key(key))
         });
         full.map(|(key, table)| (*key, table))
     }
@@ -267,5 +290,20 @@ mod tests {
         digest.add(&reading(10, 3, false));
         digest.add(&reading(20, 0, true));
         assert_eq!(digest.tables().count(), 0);
+    }
+
+    #[test]
+    fn closes_count_in_times_without_a_free_descriptor() {
+        let mut digest = FullTableDigest::default();
+        let readings = [(10, true), (20, true), (30, false), (40, true), (50, true)];
+        readings
+            .iter()
+            .for_each(|(ns, is_full)| digest.add(&reading(*ns, 0, *is_full)));
+        let table = &digest.tables[&(7, 9)];
+        assert_eq!(table.full_times, [(10, 20), (40, 50)]);
+        let at = |ns: u64| Some((ns, table.full_time_at(ns)?));
+        let closes: Vec<_> = [12, 18, 25, 41, 60].into_iter().filter_map(at).collect();
+        let sums = ClosedConnections::new(&closes).expect("closes");
+        assert_eq!((sums.count, sums.closing_ns, sums.time), (3, 6, (12, 41)));
     }
 }

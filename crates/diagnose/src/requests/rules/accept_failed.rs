@@ -53,8 +53,10 @@ impl RequestRule for AcceptFailed {
         let tables = evidence.digests.full_tables.tables();
         let others = tables.filter(|(key, _)| !judged.contains(key));
         let closers = evidence.digests.full_tables.closers();
+        // without calls, nothing shows that a connection was closed unread
+        let closers = closers.filter(|_| evidence.has_all_calls());
         let closers =
-            closers.map(|(pid, table, closed)| close_verdict(evidence, (pid, table), &closed));
+            closers.map(|((pid, _), table, closed)| close_verdict(evidence, (pid, table), &closed));
         others
             .map(|table| verdict(evidence, table))
             .chain(closers)
@@ -71,7 +73,7 @@ fn close_verdict(
     let subject = subject(evidence, pid, table);
     let who = evidence.names().process(pid).title();
     let found = RequestFinding {
-        harm_ns: closed.full_ns,
+        harm_ns: closed.closing_ns,
         whole_ns: subject.lifetime_ns,
         direction: Some(DataDirection::Receiving),
         remedy: Remedy::Avoidable,
@@ -80,7 +82,7 @@ fn close_verdict(
             count(table.limit.into()),
             quantity(closed.count, "connection"),
             table.local,
-            duration(closed.full_ns),
+            duration(closed.closing_ns),
         ),
         facts: vec![
             number(
@@ -94,9 +96,9 @@ fn close_verdict(
                 "connections closed with unread data, and nothing read from them",
             ),
             time_fact(
-                "full_ns",
-                closed.full_ns,
-                "time between readings without a free descriptor",
+                "closing_ns",
+                closed.closing_ns,
+                "from the first of these to the last, without a free descriptor",
             ),
         ],
         could_not_see: vec![
