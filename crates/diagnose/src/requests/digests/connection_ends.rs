@@ -74,9 +74,9 @@ pub struct ConnectionTurns {
     pub closed_by_other_ns: Option<u64>,
     /// When the thread next began to connect to that address, ns.
     pub next_ns: Option<u64>,
-    /// Time that the thread slept from the last response to that, ns.
+    /// The longest sleep of the thread from the last response to that, ns. A loop without work sleeps again and again.
     pub slept_ns: u64,
-    /// Number of the stack of the longest of these sleeps.
+    /// Number of its stack.
     pub stack: Option<u32>,
 }
 
@@ -201,6 +201,8 @@ impl ConnectionEndDigest {
         for sleep in &self.sleeps {
             sleeps.entry(sleep.tid).or_default().push(*sleep);
         }
+        let of_threads = sleeps.values_mut();
+        of_threads.for_each(|it| it.sort_by_key(|sleep| sleep.end_ns));
         let mut opened: Vec<(u64, &Connection)> = self
             .names
             .connections()
@@ -220,7 +222,7 @@ impl ConnectionEndDigest {
             };
             let next_ns = next.insert((tid, row.remote.as_str()), begin_ns);
             let mut turns = connection.turns(next_ns);
-            turns.add_sleeps(sleeps.get(&tid).map_or(&[], Vec::as_slice));
+            turns.add_sleep(sleeps.get(&tid).map_or(&[], Vec::as_slice));
             let name = row.pid.and_then(|pid| self.names.comm(pid));
             let key = (name.unwrap_or("?").to_owned(), row.remote.clone());
             groups.entry(key).or_default().push(turns);
@@ -277,22 +279,18 @@ impl ClientConnection {
 }
 
 impl ConnectionTurns {
-    /// Adds the sleeps of its thread until that connects again.
-    fn add_sleeps(&mut self, sleeps: &[ThreadSleep]) {
+    /// Adds the longest sleep of its thread until that connects again; `sleeps` are in the order of their ends.
+    fn add_sleep(&mut self, sleeps: &[ThreadSleep]) {
         let Some(next_ns) = self.next_ns else {
             return;
         };
         let first = sleeps.partition_point(|it| it.end_ns <= self.answered_ns);
-        let mut most_ns = 0;
-        for sleep in sleeps[first..]
-            .iter()
-            .take_while(|it| it.start_ns < next_ns)
-        {
+        let later = sleeps[first..].iter();
+        for sleep in later.take_while(|it| it.start_ns < next_ns) {
             let until_ns = sleep.end_ns.min(next_ns);
             let ns = until_ns.saturating_sub(sleep.start_ns.max(self.answered_ns));
-            self.slept_ns += ns;
-            if ns > most_ns {
-                (most_ns, self.stack) = (ns, sleep.stack);
+            if ns > self.slept_ns {
+                (self.slept_ns, self.stack) = (ns, sleep.stack);
             }
         }
     }
@@ -351,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn sleeps_count_from_the_answer_to_the_next_connection() {
+    fn longest_sleep_from_the_answer_to_the_next_connection_counts() {
         let sleep = |start_ns, end_ns, stack| ThreadSleep {
             tid: 7,
             start_ns,
@@ -360,10 +358,10 @@ mod tests {
         };
         let sleeps = [sleep(0, 20, 1), sleep(30, 60, 2), sleep(90, 200, 3)];
         let mut turns = connection(&[(1, true, 9), (10, false, 9)]).turns(Some(100));
-        turns.add_sleeps(&sleeps);
-        assert_eq!((turns.slept_ns, turns.stack), (50, Some(2)));
+        turns.add_sleep(&sleeps);
+        assert_eq!((turns.slept_ns, turns.stack), (30, Some(2)));
         let mut last = connection(&[(1, true, 9), (10, false, 9)]).turns(None);
-        last.add_sleeps(&sleeps);
+        last.add_sleep(&sleeps);
         assert_eq!(last.slept_ns, 0);
     }
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use super::rule::{ProgramVerdict, Remedy, RequestFinding, RequestRule, RequestVerdict};
 use super::shared::{direct_confidence, make_advice, make_fact, number, time_fact};
-use crate::report::severity::held_up;
+use crate::report::severity::{LEAST_HARM_NS, held_up};
 use crate::report::{Fact, FactUnit, FactValue, RuleDoubt, RuleId};
 use crate::requests::case::ServiceCase;
 use crate::requests::digests::connection_ends::{ConnectionGroup, ConnectionTurns};
@@ -19,7 +19,8 @@ pub struct ConnectionRejected;
 /// A close within this part of the time between an answer and the next connection comes at once: one of so many does by chance.
 const AT_ONCE_OF: u64 = 16;
 
-/// So many closes at once come by chance less often than once in a thousand times: 16 times itself, three times, is 4,096.
+/// So many closes, all at once, come by chance less often than once in a thousand times: 16 times itself, three times, is 4,096.
+/// Of more closes, most must come at once.
 const AT_ONCE_LEAST: u64 = 3;
 
 impl RequestRule for ConnectionRejected {
@@ -75,6 +76,8 @@ type Answer = (usize, u64, u64);
 struct AnswerTable<'a> {
     /// Connections that ended with an answer.
     ended: BTreeMap<Answer, Vec<&'a ConnectionTurns>>,
+    /// How many, by turn and bytes of the request.
+    ended_at: BTreeMap<(usize, u64), u64>,
     /// Connections that went on, by turn and bytes of the request, and by bytes of the answer.
     went_on: BTreeMap<(usize, u64), BTreeMap<u64, u64>>,
 }
@@ -88,6 +91,7 @@ impl<'a> AnswerTable<'a> {
                 if place == last && !connection.goes_on {
                     let answer = (place, *asked, *answered);
                     table.ended.entry(answer).or_default().push(connection);
+                    *table.ended_at.entry((place, *asked)).or_default() += 1;
                 } else {
                     let answers = table.went_on.entry((place, *asked)).or_default();
                     *answers.entry(*answered).or_default() += 1;
@@ -107,17 +111,18 @@ impl<'a> AnswerTable<'a> {
             return None;
         }
         let others: u64 = others.values().sum();
-        let of_turn = (place, asked, 0)..=(place, asked, u64::MAX);
-        let all_ended: usize = self.ended.range(of_turn).map(|(_, it)| it.len()).sum();
+        let all_ended = self.ended_at.get(&(place, asked)).copied();
         let such = SideCounts {
             slow: ended.len() as u64,
             fast: 0,
         };
         let known = SideCounts {
-            slow: all_ended as u64,
+            slow: all_ended.unwrap_or(0),
             fast: others,
         };
         let is_rare = property_chance(such, known, self.ended.len()).is_some();
+        let closed_first = ended.iter().filter(|it| it.closed_by_other_ns.is_some());
+        let is_most = 2 * closed_at_once > closed_first.count() as u64;
         Some(RejectedConnections {
             ended: ended.clone(),
             answer,
@@ -125,7 +130,7 @@ impl<'a> AnswerTable<'a> {
             closed_at_once,
             slept_ns: ended.iter().map(|it| it.slept_ns).sum(),
             usual_ns: 0,
-            is_certain: is_rare && closed_at_once >= AT_ONCE_LEAST,
+            is_certain: is_rare && is_most && closed_at_once >= AT_ONCE_LEAST,
         })
     }
 }
@@ -167,12 +172,14 @@ fn usual_pause_ns(group: &[ConnectionTurns], answer: Answer) -> u64 {
     pauses.get(pauses.len() / 2).copied().unwrap_or(0)
 }
 
-/// Returns whether the server closed soon after its answer, compared with the time until the next connection.
+/// Returns whether the server closed soon after its answer: before a wait of the program would be a finding, and soon compared with
+/// the time until the next connection. A server that closes idle connections waits for seconds.
 fn is_closed_at_once(connection: &ConnectionTurns) -> bool {
     let times = connection.closed_by_other_ns.zip(connection.next_ns);
     times.is_some_and(|(closed_ns, next_ns)| {
         let after_ns = closed_ns.saturating_sub(connection.answered_ns);
-        after_ns < next_ns.saturating_sub(connection.answered_ns) / AT_ONCE_OF
+        let pause_ns = next_ns.saturating_sub(connection.answered_ns);
+        after_ns < LEAST_HARM_NS.min(pause_ns / AT_ONCE_OF)
     })
 }
 
@@ -300,7 +307,7 @@ fn collect_facts(group: &[ConnectionTurns], rejected: &RejectedConnections<'_>) 
         time_fact(
             "slept_ns",
             rejected.slept_ns,
-            "sleep until the next connection, beyond the usual pause",
+            "longest sleep before each next connection, beyond the usual pause",
         ),
         time_fact(
             "usual_pause_ns",
@@ -388,6 +395,12 @@ mod tests {
         // an idle connection that the server closes later
         done.closed_by_other_ns = Some(400 * MS);
         assert_eq!(judge(&done, &served(300, 20)), None);
+        // it closes idle connections after 2 s, and the program polls every 40 s while there is nothing to do
+        let poll = ConnectionTurns {
+            closed_by_other_ns: Some(2_000 * MS),
+            ..ended(86, 40_000)
+        };
+        assert_eq!(judge(&poll, &served(300, 20)), None);
     }
 
     #[test]
