@@ -40,7 +40,7 @@ impl RequestRule for DatagramsUnanswered {
             return RequestVerdict::Quiet;
         }
         let lost = UnansweredQuestions::new(case);
-        match lost.is_most() {
+        match lost.is_loss(case.quantile_ns(0.5)) {
             true => RequestVerdict::Fires(Box::new(finding(case, &lost))),
             false => RequestVerdict::Quiet,
         }
@@ -50,7 +50,9 @@ impl RequestRule for DatagramsUnanswered {
 /// Questions of a service without an answer.
 #[derive(Debug, Clone, Copy)]
 struct UnansweredQuestions {
-    /// Datagrams sent that no datagram answered.
+    /// Datagrams sent.
+    sent: u64,
+    /// Of these, datagrams that no datagram answered.
     unanswered: u64,
     /// Datagrams that were repeated.
     asked_again: u64,
@@ -62,20 +64,30 @@ impl UnansweredQuestions {
     /// Counts the datagrams of a service's flows.
     fn new(case: &ServiceCase<'_>) -> Self {
         let drops = &case.evidence.digests.udp_drops;
-        let totals = case.endpoints().map(|it| drops.flow_totals(it.conn));
+        let totals: Vec<_> = case
+            .endpoints()
+            .map(|it| drops.flow_totals(it.conn))
+            .collect();
+        let lacks = totals.iter();
+        let lacks = lacks.map(|it| it.sent.saturating_sub(it.received));
         let repeats = &case.digest.repeats;
         let ns: u64 = repeats.kept.iter().map(|it| it.lost_ns()).sum();
         Self {
-            unanswered: totals.map(|it| it.sent.saturating_sub(it.received)).sum(),
+            sent: totals.iter().map(|it| it.sent).sum(),
+            unanswered: lacks.sum(),
             asked_again: repeats.questions,
             ns: ns.min(case.total_ns()),
         }
     }
 
-    /// Returns whether most of the datagrams that were repeated had no answer at all. Else answers came late, from a slow
-    /// server: that is no loss.
-    fn is_most(&self) -> bool {
-        2 * self.unanswered >= self.asked_again
+    /// Returns whether answers are missing; `usual_ns`: how long half of the requests take at most.
+    ///
+    /// - Most of the datagrams that were repeated had no answer at all. Else answers came late, from a slow server.
+    /// - Most of all datagrams had one, and the client waited for it as long as usual. Else they are a stream, such as an upload by
+    ///   QUIC: its sender does not wait for an answer to each.
+    fn is_loss(&self, usual_ns: u64) -> bool {
+        let is_stream = 2 * self.unanswered >= self.sent || self.mean_ns() < usual_ns;
+        2 * self.unanswered >= self.asked_again && !is_stream
     }
 
     /// Returns the mean time until a datagram was repeated, ns.
@@ -155,4 +167,42 @@ fn list_fixes(case: &ServiceCase<'_>, lost: &UnansweredQuestions) -> Vec<Advice>
             duration(case.quantile_ns(0.5))
         ),
     ])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 10 of 100 datagrams have no answer, and are repeated after 500 ns.
+    const LOST: UnansweredQuestions = UnansweredQuestions {
+        sent: 100,
+        unanswered: 10,
+        asked_again: 10,
+        ns: 5_000,
+    };
+
+    #[test]
+    fn datagrams_without_an_answer_are_lost() {
+        assert!(LOST.is_loss(100));
+    }
+
+    #[test]
+    fn a_late_answer_is_no_loss() {
+        let late = UnansweredQuestions {
+            unanswered: 4,
+            ..LOST
+        };
+        assert!(!late.is_loss(100));
+    }
+
+    #[test]
+    fn a_stream_has_no_answer_to_each_datagram() {
+        let few_acks = UnansweredQuestions {
+            unanswered: 50,
+            ..LOST
+        };
+        assert!(!few_acks.is_loss(100));
+        // the next datagram comes sooner than an answer can
+        assert!(!LOST.is_loss(501));
+    }
 }
