@@ -58,6 +58,8 @@ pub struct Endpoint {
     pub woken: Option<(u64, Option<ThreadId>)>,
     /// When the last call on it ended; 0: there was none.
     pub called_ns: u64,
+    /// Offset after the last byte of requests that it moved, once its turns are over.
+    pub request_end: Option<u64>,
     /// Whether nothing says which side this end is on: then the first to send asks.
     pub is_side_open: bool,
     /// Whether `closed_ns` shows its end: of UNIX and UDP sockets no hook does.
@@ -92,6 +94,7 @@ impl Endpoint {
             handshake_ns: 0,
             woken: None,
             called_ns: 0,
+            request_end: None,
             is_side_open: false,
             has_close: false,
             is_udp: false,

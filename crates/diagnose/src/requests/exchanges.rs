@@ -336,11 +336,13 @@ impl RequestTable {
         exchange: Exchange,
     ) -> Option<Exchange> {
         if exchange.response.is_none() || exchange.has_gap {
+            turns.responses += u64::from(exchange.response.is_some());
             return None;
         }
         if self.is_handshake(id, &exchange) {
             return Some(exchange);
         }
+        turns.responses += 1;
         if turns.judged > 0 && exchange.answered_ns > turns.shared_until_ns {
             self.release_exchanges(id, turns);
         }
@@ -432,9 +434,9 @@ impl RequestTable {
         turns.judge();
         self.release_exchanges(id, &mut turns);
         self.count_class(id, &turns);
+        self.endpoints.get_mut(id).request_end = turns.tracker.request_end();
         if let Some(request) = unanswered {
-            let may_be_farewell = turns.tracker.may_be_farewell(&request);
-            self.count_reset(id, (turns.answered_ns, may_be_farewell), &request);
+            self.count_reset(id, &turns, &request);
         }
     }
 }

@@ -2,10 +2,33 @@
 
 use std::collections::HashMap;
 
+use super::exchange::StreamRange;
 use super::history::ThreadId;
 
 /// Requests that are kept of a service; more are counted.
 const KEPT_MOST: usize = 1 << 16;
+
+/// How much of a request the other end had read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ReadExtent {
+    /// Nothing, or the other end is not recorded.
+    None,
+    /// The first bytes.
+    Part,
+    /// All that was sent.
+    Whole,
+}
+
+impl ReadExtent {
+    /// Returns how much lies before `read_end`, the offset after the last byte of requests that was read; `None`: none was.
+    pub fn new(request: StreamRange, read_end: Option<u64>) -> Self {
+        match read_end {
+            Some(end) if end >= request.end => Self::Whole,
+            Some(end) if end > request.first => Self::Part,
+            _ => Self::None,
+        }
+    }
+}
 
 /// A request that a reset answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,8 +43,10 @@ pub struct LostRequest {
     pub idle_ns: Option<u64>,
     /// Whether the other end had closed before (FIN) and answered with RST then.
     pub is_after_fin: bool,
-    /// Whether the other end is recorded, and had read a part of the request before it closed.
-    pub has_reader: bool,
+    /// How much of it the other end had read before it closed.
+    pub read: ReadExtent,
+    /// Responses before it on the connection; `None`: the connection is older than the recording.
+    pub responses: Option<u64>,
     /// When the thread began its next request to the service; `None`: it did not.
     pub next_ns: Option<u64>,
 }

@@ -8,7 +8,7 @@ use super::part::{PartTimes, RequestPart};
 use super::pauses::may_be_pings;
 use super::request::Request;
 use super::request_table::RequestTable;
-use super::resets::LostRequest;
+use super::resets::{LostRequest, ReadExtent};
 use super::runs::SeriesRequest;
 use super::series::ConnectionSeries;
 use super::service::{RequestSums, Side};
@@ -133,12 +133,9 @@ impl RequestTable {
 
     /// Counts a request without a response, as its connection ended: as cut off by a reset, unanswered, or as a
     /// farewell.
-    pub(super) fn count_reset(
-        &mut self,
-        id: EndpointId,
-        (answered_ns, may_be_farewell): (Option<u64>, bool),
-        request: &Exchange,
-    ) {
+    pub(super) fn count_reset(&mut self, id: EndpointId, turns: &Turns, request: &Exchange) {
+        let answered_ns = turns.answered_ns;
+        let may_be_farewell = turns.tracker.may_be_farewell(request);
         let endpoint = self.endpoints.get(id);
         let is_reset = matches!(endpoint.errno, Some(ECONNRESET | EPIPE));
         let begin_ns = request.asked_ns;
@@ -165,13 +162,11 @@ impl RequestTable {
             digest.resets.unanswered_ns += waited_ns;
             return;
         }
-        let peer = endpoint
-            .peer
-            .and_then(|peer| self.turns[peer.index()].as_deref());
-        let first = request.request.first;
+        let read_end = endpoint.peer.and_then(|peer| self.request_end(peer));
         let lost = LostRequest {
             conn: endpoint.conn,
-            has_reader: peer.is_some_and(|peer| peer.tracker.has_request_after(first)),
+            read: ReadExtent::new(request.request, read_end),
+            responses: endpoint.opened_ns.map(|_| turns.responses),
             begin_ns,
             closed_ns: endpoint.closed_ns.unwrap_or(begin_ns),
             idle_ns: answered_ns.map(|ns| begin_ns.saturating_sub(ns)),
@@ -180,6 +175,14 @@ impl RequestTable {
         };
         let digest = self.services.digest_mut(endpoint.service);
         digest.resets.add(request.request_thread, lost);
+    }
+
+    /// Returns the offset after the last byte of requests that an end moved, be its turns over or not.
+    fn request_end(&self, id: EndpointId) -> Option<u64> {
+        match self.turns[id.index()].as_deref() {
+            Some(turns) => turns.tracker.request_end(),
+            None => self.endpoints.get(id).request_end,
+        }
     }
 
     /// Returns whether a thread waited for a response to the connection's last message.

@@ -118,9 +118,9 @@ impl TurnTracker {
         (open.request.first == offset && self.side == Side::Client).then_some(open.first_call_ns)
     }
 
-    /// Returns whether this end moved bytes of a request after an offset.
-    pub fn has_request_after(&self, offset: u64) -> bool {
-        self.ends[usize::from(true)].is_some_and(|end| end > offset)
+    /// Returns the offset after the last byte of requests that this end moved; `None`: it moved none.
+    pub fn request_end(&self) -> Option<u64> {
+        self.ends[usize::from(true)]
     }
 
     /// Returns when the open exchange began, ns.
@@ -402,6 +402,8 @@ pub(super) struct Turns {
     pub(super) judged: usize,
     /// When the last response ended.
     pub(super) answered_ns: Option<u64>,
+    /// Responses that are over; a TLS handshake is none.
+    pub(super) responses: u64,
     /// Of a loop that asks: several requests have sent on it before a response.
     pub(super) is_shared: bool,
     /// Until then stages are shared by those that are held.
@@ -417,6 +419,7 @@ impl Turns {
             series: ConnectionSeries::default(),
             judged: 0,
             answered_ns: None,
+            responses: 0,
             is_shared: false,
             shared_until_ns: 0,
         }

@@ -6,7 +6,7 @@ use crate::report::severity::held_up;
 use crate::report::{Fact, RuleDoubt, RuleId};
 use crate::requests::case::ServiceCase;
 use crate::requests::evidence::RequestEvidence;
-use crate::requests::resets::{LostRequest, ResetDigest};
+use crate::requests::resets::{LostRequest, ReadExtent, ResetDigest};
 use crate::units::{count, duration, quantity};
 
 /// The rule `reset_by_peer`.
@@ -139,12 +139,16 @@ const IDLE_LEAST_NS: u64 = 1_000_000;
 /// Why the other end closed connections with requests, as far as the recording shows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum CloseCause {
-    /// It had read a part of most requests.
+    /// It had read the first bytes of most requests.
     Refusal,
+    /// It had read all bytes of most requests.
+    Abort,
     /// They had been idle; the least time, ns.
     Idleness(u64),
-    /// They had just had a response.
+    /// They had just had a response, their only one.
     Response,
+    /// They had just had a response, and some had others before.
+    Use,
     /// Most requests were the first of their connections.
     Unknown,
 }
@@ -152,7 +156,8 @@ enum CloseCause {
 impl CloseCause {
     /// `closed_ns`: when the other end closed a connection, if that was seen.
     fn new(lost: &[LostRequest], closed_ns: impl Fn(u64) -> Option<u64>) -> Self {
-        let read = lost.iter().filter(|it| it.has_reader).count();
+        let read = |extent| lost.iter().filter(|it| it.read == extent).count();
+        let (part, whole) = (read(ReadExtent::Part), read(ReadExtent::Whole));
         let idle_ns = |it: &LostRequest| {
             let idle_ns = it.idle_ns?;
             let answered_ns = it.begin_ns.saturating_sub(idle_ns);
@@ -162,8 +167,14 @@ impl CloseCause {
         let mut idle: Vec<u64> = lost.iter().filter_map(idle_ns).collect();
         idle.sort_unstable();
         match idle.get(idle.len() / 2) {
-            _ if 2 * read > lost.len() => Self::Refusal,
-            Some(half_ns) if *half_ns < IDLE_LEAST_NS => Self::Response,
+            _ if 2 * (part + whole) > lost.len() => match part > whole {
+                true => Self::Refusal,
+                false => Self::Abort,
+            },
+            Some(half_ns) if *half_ns < IDLE_LEAST_NS => match had_one_response(lost) {
+                true => Self::Response,
+                false => Self::Use,
+            },
             Some(_) => Self::Idleness(least_idle_ns(lost).unwrap_or(0)),
             None => Self::Unknown,
         }
@@ -179,7 +190,11 @@ impl CloseCause {
                     duration(ns)
                 )
             }
+            Self::Abort => "read the request and reset the connection".to_owned(),
             Self::Response => "closed connections right after a response".to_owned(),
+            Self::Use => {
+                "closed connections in use, as a restart or a limit of requests does".to_owned()
+            }
             Self::Unknown => "reset the connection".to_owned(),
         }
     }
@@ -189,7 +204,9 @@ impl CloseCause {
         match self {
             Self::Refusal => OF_REFUSAL.map(str::to_owned).to_vec(),
             Self::Idleness(ns) => of_idle(ns).to_vec(),
+            Self::Abort => OF_ABORT.map(str::to_owned).to_vec(),
             Self::Response => OF_RESPONSE.map(str::to_owned).to_vec(),
+            Self::Use => OF_USE.map(str::to_owned).to_vec(),
             Self::Unknown => OF_UNKNOWN.map(str::to_owned).to_vec(),
         }
     }
@@ -203,6 +220,23 @@ const OF_REFUSAL: [&str; 3] = [
     "Let the client ask first, and not repeat what was refused: `Expect: 100-continue` (RFC 9110, section 10.1.1).",
 ];
 
+const OF_ABORT: [&str; 3] = [
+    "Read the other end's log at these times: it had the request, and gave it up. It ended, ran into an error or a time \
+     limit, or lost its own server behind a proxy.",
+    "Let the server answer with an error before it closes. It sends RST if it sets `SO_LINGER` to 0 (socket(7)). nginx: \
+     `reset_timedout_connection`, `return 444`.",
+    "Let the client ask again only where the request may be repeated (RFC 9110, section 9.2.2): the other end may have \
+     done its work.",
+];
+
+const OF_USE: [&str; 3] = [
+    "Read the other end's log: it restarted or reloaded at these times, or reached a limit of requests. nginx: \
+     `keepalive_requests`; gunicorn: `--max-requests`.",
+    "Let the server say that it closes: `Connection: close` (RFC 9112, section 9.6), and then read until the client \
+     closes. Or raise its limit of requests.",
+    "Ask again at once on a new connection, where the request may be repeated (RFC 9110, section 9.2.2).",
+];
+
 const OF_RESPONSE: [&str; 2] = [
     "Let the server say that it closes: `Connection: close` (RFC 9112, section 9.6). Or let it keep connections: uWSGI \
      `--http11-socket`, gunicorn `-k gthread`.",
@@ -214,6 +248,12 @@ const OF_UNKNOWN: [&str; 2] = [
     "Check that the server has free descriptors (`ls /proc/PID/fd | wc -l`, `ulimit -n`): without one, Node.js accepts \
      connections and closes them at once.",
 ];
+
+/// Returns whether the connections that had been used before had just one response each.
+fn had_one_response(lost: &[LostRequest]) -> bool {
+    let mut used = lost.iter().filter(|it| it.idle_ns.is_some());
+    used.all(|it| it.responses == Some(1))
+}
 
 /// Returns the least time that a connection had been idle before its request, ns.
 fn least_idle_ns(lost: &[LostRequest]) -> Option<u64> {
@@ -244,8 +284,13 @@ fn list_unseen(cause: CloseCause) -> Vec<String> {
         CloseCause::Refusal => "Whether the other end sent an answer that the reset deleted.",
         _ => "Whether the other end had begun to work on the request: then it may do it twice.",
     };
+    let of_rest = match cause {
+        CloseCause::Abort => Some("Whether the client had more of the request to send."),
+        _ => None,
+    };
     let lines = ["Whether the next request repeats this one.", of_work];
-    lines.map(str::to_owned).to_vec()
+    let lines = lines.into_iter().chain(of_rest);
+    lines.map(str::to_owned).collect()
 }
 
 fn headline(
@@ -270,7 +315,8 @@ fn collect_facts(case: &ServiceCase<'_>, resets: &ResetDigest, lost_ns: u64) -> 
     let kept = || resets.lost.iter();
     let idle = || kept().filter_map(|it| it.idle_ns);
     let (on_idle, least_ns) = (idle().count() as u64, least_idle_ns(&resets.lost));
-    let read = kept().filter(|it| it.has_reader).count() as u64;
+    let read = kept().filter(|it| it.read != ReadExtent::None).count() as u64;
+    let whole = kept().filter(|it| it.read == ReadExtent::Whole).count() as u64;
     let after_fin = kept().filter(|it| it.is_after_fin).count() as u64;
     let again = kept().filter(|it| it.next_ns.is_some()).count() as u64;
     let mut facts = vec![
@@ -296,6 +342,8 @@ fn collect_facts(case: &ServiceCase<'_>, resets: &ResetDigest, lost_ns: u64) -> 
     if read > 0 {
         let label = "of these that the other end had begun to read";
         facts.push(number("requests_read", read, label));
+        let label = "of these that it had read to the end";
+        facts.push(number("requests_read_whole", whole, label));
     }
     if let Some(ns) = least_ns {
         facts.push(time_fact(
@@ -334,37 +382,83 @@ fn of_idle(least_ns: u64) -> [String; 3] {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::requests::exchange::StreamRange;
 
-    /// Makes a lost request: idle time before it, and whether the server had read a part of it.
-    fn lost(idle_ns: Option<u64>, has_reader: bool) -> LostRequest {
+    /// Makes a lost request: idle time before it, and how much of it the server had read.
+    fn lost(idle_ns: Option<u64>, read: ReadExtent) -> LostRequest {
         LostRequest {
             conn: 1,
             begin_ns: 2_000_000_000,
             closed_ns: 2_000_000_001,
             idle_ns,
             is_after_fin: false,
-            has_reader,
+            read,
+            responses: Some(u64::from(idle_ns.is_some())),
             next_ns: None,
         }
     }
 
+    const SECOND: Option<u64> = Some(1_000_000_000);
+    const SHORT: Option<u64> = Some(117_000);
+
+    fn cause_of(lost: &[LostRequest]) -> CloseCause {
+        CloseCause::new(lost, |_| None)
+    }
+
     #[test]
     fn idleness_is_no_cause_where_the_server_had_read_or_just_answered() {
-        let second = Some(1_000_000_000);
-        let of = |lost: &[LostRequest]| CloseCause::new(lost, |_| None);
-        assert_eq!(
-            of(&[lost(second, false)]),
-            CloseCause::Idleness(1_000_000_000)
-        );
-        assert_eq!(of(&[lost(second, true)]), CloseCause::Refusal);
-        assert_eq!(of(&[lost(Some(117_000), false)]), CloseCause::Response);
+        let unread = lost(SECOND, ReadExtent::None);
+        assert_eq!(cause_of(&[unread]), CloseCause::Idleness(1_000_000_000));
+        let just_answered = lost(SHORT, ReadExtent::None);
+        assert_eq!(cause_of(&[just_answered]), CloseCause::Response);
         // it closed 50 µs after the response, and the client asked a second later
         let closed = |_| Some(1_000_050_000);
-        let found = CloseCause::new(&[lost(second, false)], closed);
+        let found = CloseCause::new(&[unread], closed);
         assert_eq!(found, CloseCause::Response);
-        assert_eq!(of(&[lost(None, false)]), CloseCause::Unknown);
+        let first = lost(None, ReadExtent::None);
+        assert_eq!(cause_of(&[first]), CloseCause::Unknown);
         // one of three was read: a race, and no refusal
-        let mostly_idle = [lost(second, true), lost(second, false), lost(second, false)];
-        assert_eq!(of(&mostly_idle), CloseCause::Idleness(1_000_000_000));
+        let mostly_idle = [lost(SECOND, ReadExtent::Part), unread, unread];
+        let idleness = CloseCause::Idleness(1_000_000_000);
+        assert_eq!(cause_of(&mostly_idle), idleness);
+    }
+
+    #[test]
+    fn refusal_needs_a_rest_that_was_not_read() {
+        let part = lost(SECOND, ReadExtent::Part);
+        let whole = lost(SECOND, ReadExtent::Whole);
+        assert_eq!(cause_of(&[part]), CloseCause::Refusal);
+        assert_eq!(cause_of(&[whole]), CloseCause::Abort);
+        assert_eq!(cause_of(&[part, whole, whole]), CloseCause::Abort);
+        let range = StreamRange {
+            first: 100,
+            end: 200,
+        };
+        let read = [None, Some(100), Some(101), Some(200)];
+        assert_eq!(
+            read.map(|end| ReadExtent::new(range, end)),
+            [
+                ReadExtent::None,
+                ReadExtent::None,
+                ReadExtent::Part,
+                ReadExtent::Whole
+            ]
+        );
+    }
+
+    #[test]
+    fn server_that_answered_more_than_once_does_not_close_after_each_response() {
+        let answered = |responses| LostRequest {
+            responses,
+            ..lost(SHORT, ReadExtent::None)
+        };
+        let first = lost(None, ReadExtent::None);
+        assert_eq!(cause_of(&[first, answered(Some(1))]), CloseCause::Response);
+        assert_eq!(
+            cause_of(&[answered(Some(1)), answered(Some(900))]),
+            CloseCause::Use
+        );
+        // older than the recording: nobody knows
+        assert_eq!(cause_of(&[answered(None)]), CloseCause::Use);
     }
 }

@@ -1,6 +1,7 @@
 //! Tests of turn-taking: control messages, pushes, half-closed connections, and what is judged again.
 
 use super::*;
+use crate::requests::resets::{LostRequest, ReadExtent};
 
 /// Returns why connections have no requests.
 fn whys(report: &RequestReport) -> Vec<&'static str> {
@@ -259,4 +260,42 @@ fn the_late_rest_of_every_request_is_a_part_of_it() {
     // no request of that size was answered without it
     let rows = with_late_messages(62, 17, |turn| turn < 3);
     assert_eq!(timer_ns(&rows), 2 * (5 * MS - 1));
+}
+
+/// Returns the only request that a reset answered, if its server had read so many of its 1,000 bytes; the server's turns are over
+/// before its client's.
+fn lose_request(read_bytes: i32) -> LostRequest {
+    let mut rows = Rows::server();
+    let mut client = connection(2, Role::Client, CLIENT);
+    client.peer_conn = Some(1);
+    client.opened_ns = Some(MS);
+    client.closed_ns = Some(90 * MS);
+    client.errno = Some(104);
+    rows.connections[0].peer_conn = Some(2);
+    rows.connections[0].closed_ns = Some(90 * MS);
+    rows.connections.push(client);
+    for (conn, tid, is_client) in [(2, 80, true), (1, 70, false)] {
+        rows.calls.push(call(conn, 10 * MS, is_client, 100, tid));
+        rows.calls.push(call(conn, 20 * MS, !is_client, 100, tid));
+    }
+    rows.calls.push(call(2, 30 * MS, true, 1_000, 80));
+    rows.calls.push(call(1, 40 * MS, false, read_bytes, 70));
+    let rows = rows.with_offsets().with_end();
+    let table = rows.fill(rows.table(&[]), usize::MAX);
+    let services = table.services.ids();
+    let lost = services.flat_map(|id| table.services.digest(id).resets.lost.clone());
+    let lost: Vec<_> = lost.collect();
+    assert_eq!(lost.len(), 1);
+    lost[0]
+}
+
+#[test]
+fn bytes_that_a_server_read_are_known_after_its_turns() {
+    let lost = [0, 400, 1_000].map(lose_request);
+    let read = lost.map(|it| it.read);
+    assert_eq!(
+        read,
+        [ReadExtent::None, ReadExtent::Part, ReadExtent::Whole]
+    );
+    assert_eq!(lost.map(|it| it.responses), [Some(1); 3]);
 }
