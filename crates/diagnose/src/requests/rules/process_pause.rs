@@ -36,6 +36,8 @@ struct CollectionFinding {
     evidence: CollectorEvidence,
     /// Time that threads which worked for requests spent in the collector themselves.
     computing: PartHarm,
+    /// That is most of the time in which they computed.
+    is_most_computing: bool,
 }
 
 impl CollectionFinding {
@@ -49,10 +51,11 @@ impl CollectionFinding {
 
     /// Returns the parts that it explains.
     fn parts(&self) -> &'static [RequestPart] {
-        match (&self.evidence, self.computing.ns) {
-            (CollectorEvidence::Samples(_), _) => &[RequestPart::Cpu],
-            (_, 0) => &[RequestPart::Lock],
-            _ => &[RequestPart::Lock, RequestPart::Cpu],
+        match (&self.evidence, self.is_most_computing) {
+            (CollectorEvidence::Samples(_), true) => &[RequestPart::Cpu],
+            (CollectorEvidence::Samples(_), false) => &[],
+            (_, true) => &[RequestPart::Lock, RequestPart::Cpu],
+            (_, false) => &[RequestPart::Lock],
         }
     }
 }
@@ -62,17 +65,19 @@ fn find_collection(case: &ServiceCase<'_>) -> Option<CollectionFinding> {
     let computed = find_computing(case);
     let waited = find_collector(case);
     let computing = computed.as_ref().map(|(harm, _)| *harm);
+    let computing = computing.unwrap_or_default();
     let evidence =
         waited.or_else(|| computed.map(|(_, function)| CollectorEvidence::Samples(function)))?;
     Some(CollectionFinding {
         evidence,
-        computing: computing.unwrap_or_default(),
+        computing,
+        is_most_computing: 2 * computing.ns > case.part_ns(RequestPart::Cpu),
     })
 }
 
 /// Returns the time that threads which worked for requests spent in a collector, by samples, and the function with most of it. A
 /// thread may collect itself, or wake the one that does, and wait for it. `None`: that is no tenth of the time of requests, or
-/// there are few samples.
+/// there are few samples, or the process was stopped for longer.
 fn find_computing(case: &ServiceCase<'_>) -> Option<(PartHarm, String)> {
     let samples = case.digest.functions().samples();
     if !case.is_server() || samples < SAMPLES_LEAST {
@@ -86,7 +91,8 @@ fn find_computing(case: &ServiceCase<'_>) -> Option<(PartHarm, String)> {
     let harm = computing.without((computing.ns as f64 * others) as u64);
     let most = collecting.into_iter().max_by_key(|(_, samples)| *samples);
     let function = most.map(|(name, _)| name)?;
-    (harm.share >= EXPLAINS_LEAST).then_some((harm, function))
+    let is_longest = harm.ns > case.part_ns(RequestPart::Paused);
+    (is_longest && harm.share >= EXPLAINS_LEAST).then_some((harm, function))
 }
 
 /// Returns whether a function of this name collects garbage.
