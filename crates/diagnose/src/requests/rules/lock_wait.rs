@@ -118,7 +118,11 @@ fn finding(case: &ServiceCase<'_>, harm: &PartHarm) -> RequestFinding {
         could_not_see: vec![
             "Which thread had the lock before the one that released it.".to_owned(),
         ],
-        advice: make_advice(list_fixes(is_interpreter, waits_for_client(work))),
+        advice: make_advice(list_fixes(
+            &case.key.name,
+            is_interpreter,
+            waits_for_client(work),
+        )),
         gain: Some("the lock is free whenever a request needs it"),
         confidence: direct_confidence(case, "each wait and the thread that ended it were measured"),
         ..RequestFinding::from_harm(case, harm, Remedy::Avoidable)
@@ -152,25 +156,36 @@ fn name_involved(case: &ServiceCase<'_>) -> Vec<String> {
     for stack in case.stacks(RequestPart::Lock).iter().take(2) {
         lines.push(format!("in {}: {}", stack.subject, duration(stack.ns)));
     }
+    // of a long wait, the thread is the last holder, and not who ended it
+    let is_followed = case.digest.holders.lock.parts.total_ns() > 0;
     for holder in case.part_wakers(RequestPart::Lock).iter().take(2) {
-        let (thread, ns) = (&holder.subject, duration(holder.ns));
-        lines.push(format!(
-            "ended by {}{}: {ns}",
-            thread.name,
-            runs(thread.tid)
-        ));
+        let (name, ns) = (&holder.subject.name, duration(holder.ns));
+        let ran = runs(holder.subject.tid);
+        lines.push(match is_followed {
+            true => format!("held by {name}{ran}: {ns}"),
+            false => format!("ended by {name}{ran}: {ns}"),
+        });
     }
     lines
 }
 
+/// Databases with a thread for each session, by the command names of their processes.
+const DATABASES: [&str; 2] = ["mariadbd", "mysqld"];
+
 /// Returns the fixes, best first.
-fn list_fixes(is_interpreter: bool, waits_for_client: bool) -> Vec<&'static str> {
+fn list_fixes(program: &str, is_interpreter: bool, waits_for_client: bool) -> Vec<&'static str> {
+    let is_database = DATABASES.contains(&program);
     match (is_interpreter, waits_for_client) {
         (true, _) => OF_INTERPRETER.to_vec(),
-        (false, true) => vec![OF_CLIENTS],
+        (false, true) if is_database => vec![OF_CLIENTS],
+        (false, true) => [&[OF_BODIES], OF_THREADS.as_slice()].concat(),
         (false, false) => OF_THREADS.to_vec(),
     }
 }
+
+/// Fix where a thread of any other server waits for its own client with the lock.
+const OF_BODIES: &str =
+    "Wait for no client with the lock: read the whole request before, and send the response after.";
 
 const OF_INTERPRETER: [&str; 3] = [
     "Move the computing thread to a process of its own: `multiprocessing`, `concurrent.futures.ProcessPoolExecutor`.",
@@ -183,3 +198,17 @@ const OF_THREADS: [&str; 2] = [
     "Hold the lock for less time: no system call, no logging and no memory allocation while it is held.",
     "Use a lock for each part of the data, or data structures without locks.",
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_databases_need_a_commit() {
+        assert_eq!(list_fixes("mariadbd", false, true), [OF_CLIENTS]);
+        let of_server = list_fixes("java", false, true);
+        assert_eq!(of_server.first(), Some(&OF_BODIES));
+        assert!(!of_server.contains(&OF_CLIENTS));
+        assert_eq!(list_fixes("java", false, false), OF_THREADS);
+    }
+}
