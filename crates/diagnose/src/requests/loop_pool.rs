@@ -67,8 +67,8 @@ pub struct FreeConnections {
 }
 
 impl FreeConnections {
-    /// Adds a request of a thread to a service. `before`: the last one on the connection. Returns the release of the connection if the thread asks there again in the
-    /// same round of its loop.
+    /// Adds a request of a thread to a service. `before`: the last one on the connection. Returns the release of the connection
+    /// if the thread asks there again in the same round of its loop.
     pub fn ask(
         &mut self,
         history: &History,
