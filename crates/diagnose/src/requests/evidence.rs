@@ -101,7 +101,7 @@ impl<'a> RequestEvidence<'a> {
 
     /// Returns whether all calls were recorded.
     pub fn has_all_calls(&self) -> bool {
-        self.table.has_all_calls && !self.has_windows()
+        self.table.has_calls && self.table.is_lossless && !self.has_windows()
     }
 
     /// Returns the records that were lost, by probe.

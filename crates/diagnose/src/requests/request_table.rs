@@ -100,8 +100,7 @@ pub struct RequestTable {
     pub(super) has_preemptions: bool,
     pub(super) has_drops: bool,
     pub(super) is_lossless: bool,
-    /// Calls were recorded, and none was lost.
-    pub(super) has_all_calls: bool,
+    pub(super) has_calls: bool,
     /// Records that were lost, by probe.
     pub(super) lost: Vec<(String, u64)>,
     pub(super) services: ServiceTable,
@@ -164,7 +163,7 @@ impl RequestTable {
             is_whole: is_few("waits"),
             has_most_calls: is_few("calls"),
             is_lossless: lost("calls").is_none_or(|it| it.lost_total() == 0),
-            has_all_calls: is_on("calls") && lost("calls").is_none_or(|it| it.lost_total() == 0),
+            has_calls: is_on("calls"),
             has_waits: is_on("waits"),
             has_preemptions: is_on("preemptions"),
             has_drops: is_on("drops"),

@@ -15,13 +15,6 @@ use crate::units::{duration, quantity, ratio_of};
 /// The rule `datagrams_unanswered`.
 pub struct DatagramsUnanswered;
 
-/// As for [`udp_drops`]: who waits for a lost answer waits for its timer; where that is not seen, for the other end.
-const PARTS: &[RequestPart] = &[
-    RequestPart::Timer,
-    RequestPart::Remote,
-    RequestPart::Network,
-];
-
 impl RequestRule for DatagramsUnanswered {
     fn id(&self) -> RuleId {
         RuleId::DatagramsUnanswered
@@ -68,13 +61,13 @@ impl UnansweredQuestions {
             .endpoints()
             .map(|it| drops.flow_totals(it.conn))
             .collect();
-        let lacks = totals.iter();
-        let lacks = lacks.map(|it| it.sent.saturating_sub(it.received));
+        let unanswered = totals.iter();
+        let unanswered = unanswered.map(|it| it.sent.saturating_sub(it.received));
         let repeats = &case.digest.repeats;
         let ns: u64 = repeats.kept.iter().map(|it| it.lost_ns()).sum();
         Self {
             sent: totals.iter().map(|it| it.sent).sum(),
-            unanswered: lacks.sum(),
+            unanswered: unanswered.sum(),
             asked_again: repeats.questions,
             ns: ns.min(case.total_ns()),
         }
@@ -119,7 +112,7 @@ fn finding(case: &ServiceCase<'_>, lost: &UnansweredQuestions) -> RequestFinding
     ];
     facts.extend(duration_facts(case));
     RequestFinding {
-        parts: PARTS.to_vec(),
+        parts: udp_drops::PARTS.to_vec(),
         harm_ns: lost.ns,
         involved: vec![format!("the other end is {}", case.key.address)],
         remedy: Remedy::Avoidable,

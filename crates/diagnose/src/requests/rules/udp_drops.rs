@@ -22,7 +22,7 @@ use crate::units::{count, percent, quantity, ratio_of};
 pub struct UdpDrops;
 
 /// A client that waits for a lost answer waits for its timer; where that is not seen, for the other end.
-const PARTS: &[RequestPart] = &[
+pub(super) const PARTS: &[RequestPart] = &[
     RequestPart::Timer,
     RequestPart::Remote,
     RequestPart::Network,
