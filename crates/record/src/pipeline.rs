@@ -8,8 +8,8 @@ use probe::hooks::{Hooks, ProbeOutput};
 use probe::processes::{ObservedProcess, ProcessReader};
 use probe::stacks::{SampledAddress, SeenStack, Stacks};
 use table::manifest::{Coverage, Line, ProbeState};
-use table::tables::{Connections, Listeners, Processes};
-use table::{Columns, RowSet, TcpEventKind};
+use table::tables::{Connections, Listeners, Processes, Waits};
+use table::{Columns, RowSet, TcpEventKind, WaitObject, Waker};
 
 use crate::account::{RowCounts, UserSpaceCounts, add_counts, count_rows};
 use crate::collector::WalkShare;
@@ -147,10 +147,12 @@ impl<S: RowSink> RowPipeline<S> {
         self.sockets.describe_pids(pids, &mut rows.processes);
     }
 
-    /// Adds rows for the processes of threads in waits, preemptions, busy polls and samples.
+    /// Adds rows for the processes of threads in waits, preemptions, busy polls and samples, and of those that ended waits for
+    /// other processes.
     fn describe_threads(&mut self, rows: &mut RowSet) {
         let waited = rows.waits.pid.chunk_by(|a, b| a == b);
-        let pids = waited.filter_map(<[u32]>::first);
+        let wakers: Vec<u32> = other_wakers(&rows.waits).collect();
+        let pids = waited.filter_map(<[u32]>::first).chain(&wakers);
         let pids = pids.chain(&rows.preemptions.pid).chain(&rows.spins.pid);
         let pids = pids
             .chain(&rows.on_cpu_samples.pid)
@@ -270,4 +272,25 @@ fn mptcp_coverage() -> Coverage {
             why: "programs call on the MPTCP socket, not on its subflows".to_owned(),
         },
     }
+}
+
+/// Objects by which a thread waits for another process: that has a lock or the other end, or hands something over.
+const BETWEEN_PROCESSES: [WaitObject; 7] = [
+    WaitObject::Futex,
+    WaitObject::Pipe,
+    WaitObject::Unix,
+    WaitObject::Event,
+    WaitObject::Epoll,
+    WaitObject::Poll,
+    WaitObject::Select,
+];
+
+/// Returns the processes that ended waits of others for them.
+fn other_wakers(rows: &Waits) -> impl Iterator<Item = u32> {
+    let all = rows.waker_pid.iter().zip(&rows.pid);
+    let all = all.zip(rows.waker.iter().zip(&rows.kind));
+    all.filter_map(|((other, own), (waker, kind))| {
+        let is_meant = *waker == Waker::Thread && BETWEEN_PROCESSES.contains(kind);
+        other.filter(|other| is_meant && other != own)
+    })
 }
