@@ -41,7 +41,7 @@ impl ThreadId {
 }
 
 /// Number of a service in a [`ServiceTable`](super::service::ServiceTable).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ServiceId(u32);
 
 impl ServiceId {

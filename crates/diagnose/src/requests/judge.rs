@@ -3,6 +3,7 @@
 use super::case::{PartClaim, ServiceCase};
 use super::digests::DigestSet;
 use super::evidence::RequestEvidence;
+use super::nesting::ServiceNesting;
 use super::request_table::RequestTable;
 use super::rules::{
     ProgramVerdict, REQUEST_RULES, Remedy, RequestFinding, RequestRule, RequestVerdict,
@@ -41,12 +42,14 @@ impl RequestTable {
 /// Runs all rules on requests, and returns findings and undecided findings.
 fn evaluate_rules(evidence: &RequestEvidence<'_>) -> RequestFindings {
     let mut found = RequestFindings::default();
+    let nesting = ServiceNesting::find(evidence.table);
     let is_asked = |rule: &&&dyn RequestRule| {
         !(evidence.has_windows() && RULES_NOT_ASKED.contains(&rule.id().name()))
     };
     for mut case in evidence.services() {
+        let outer_ns = nesting.outer_ns(evidence.table, case.id);
         for rule in REQUEST_RULES.iter().filter(is_asked) {
-            judge_service(*rule, &mut case, &mut found);
+            judge_service(*rule, (&mut case, outer_ns), &mut found);
         }
     }
     for rule in REQUEST_RULES.iter().filter(is_asked) {
@@ -56,14 +59,19 @@ fn evaluate_rules(evidence: &RequestEvidence<'_>) -> RequestFindings {
                 time,
                 verdict,
             } = program;
-            found.add(*rule, evidence, (subject, time), verdict);
+            found.add(*rule, evidence, (subject, time, 0), verdict);
         }
     }
     found
 }
 
-/// Runs one rule on a service; a finding claims its parts from later rules.
-fn judge_service(rule: &dyn RequestRule, case: &mut ServiceCase<'_>, found: &mut RequestFindings) {
+/// Runs one rule on a service; a finding claims its parts from later rules. `outer_ns`: time of the requests that contain those of
+/// the service.
+fn judge_service(
+    rule: &dyn RequestRule,
+    (case, outer_ns): (&mut ServiceCase<'_>, u64),
+    found: &mut RequestFindings,
+) {
     let verdict = rule.check(case);
     let parts = match &verdict {
         RequestVerdict::Quiet => return,
@@ -72,7 +80,7 @@ fn judge_service(rule: &dyn RequestRule, case: &mut ServiceCase<'_>, found: &mut
     };
     let time = case.digest.time.unwrap_or_default();
     let evidence = case.evidence;
-    found.add(rule, evidence, (case.subject(), time), verdict);
+    found.add(rule, evidence, (case.subject(), time, outer_ns), verdict);
     let rule = rule.id();
     let latest = found.findings.last();
     if latest.is_some_and(|it| it.rule == rule && !it.is_note()) {
@@ -86,13 +94,13 @@ impl RequestFindings {
         &mut self,
         rule: &dyn RequestRule,
         evidence: &RequestEvidence<'_>,
-        (subject, time): (FindingSubject, (u64, u64)),
+        (subject, time, outer_ns): (FindingSubject, (u64, u64), u64),
         verdict: RequestVerdict,
     ) {
         match verdict {
             RequestVerdict::Quiet => {}
             RequestVerdict::Fires(fired) => {
-                let found = finding(rule, evidence, (subject, time), *fired);
+                let found = finding(rule, evidence, (subject, time, outer_ns), *fired);
                 self.findings.push(found);
             }
             RequestVerdict::Inconclusive(headline, doubt) => self
@@ -105,7 +113,7 @@ impl RequestFindings {
 fn finding(
     rule: &dyn RequestRule,
     evidence: &RequestEvidence<'_>,
-    (subject, time): (FindingSubject, (u64, u64)),
+    (subject, time, outer_ns): (FindingSubject, (u64, u64), u64),
     fired: RequestFinding,
 ) -> Finding {
     let total_ns = fired.whole_ns;
@@ -118,7 +126,7 @@ fn finding(
     let could_not_see = fired.could_not_see.iter().cloned().chain(lost);
     Finding {
         rule: rule.id(),
-        severity: severity_of(&fired, total_ns),
+        severity: severity_of(&fired, total_ns.max(outer_ns)),
         direction: fired.direction.unwrap_or_else(|| data_direction(&subject)),
         from_ns: time.0,
         until_ns: time.1,
@@ -139,7 +147,8 @@ fn finding(
     }
 }
 
-/// Returns the severity by harm, as of connections: against the time of all requests instead of a life.
+/// Returns the severity by harm, as of connections: against the time of all requests instead of a life. Where the requests that
+/// contain these are recorded, too, their time counts.
 fn severity_of(fired: &RequestFinding, total_ns: u64) -> Severity {
     if let Some(share) = fired.lost_share {
         return severity_of_share(share);

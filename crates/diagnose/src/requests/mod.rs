@@ -39,6 +39,7 @@
 //! subjects  who took the time of a service's requests
 //! pool      waits for a connection, before requests; loop_pool: those of requests in an event loop
 //! pauses    pauses of a server that timers ended
+//! nesting   services with requests that contain those of others
 //! pace      sleeps of a client between its own sends and reads
 //! series    how its requests follow each other
 //! runs      requests in series, and what they spend on the path
@@ -89,6 +90,7 @@ mod listing;
 mod long_work;
 mod loop_pool;
 mod moving_call;
+mod nesting;
 mod owner;
 mod pace;
 pub mod page;
