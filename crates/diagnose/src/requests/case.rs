@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 
+use super::class::ConnectionClass;
 use super::endpoint::Endpoint;
 use super::evidence::{NamedThread, NamedTime, RequestEvidence};
 use super::id::EndpointId;
@@ -347,6 +348,18 @@ impl<'a> ServiceCase<'a> {
     /// Returns the connections of the service.
     pub fn endpoints(&self) -> impl Iterator<Item = &'a Endpoint> {
         self.evidence.table.endpoints.of_service(self.id)
+    }
+
+    /// Returns whether all that its connections carry are requests, one after another.
+    pub fn has_only_turns(&self) -> bool {
+        let own = self
+            .evidence
+            .table
+            .classes
+            .keys()
+            .filter(|it| it.0 == self.id);
+        let mut classes = own.map(|(_, class)| *class);
+        classes.all(|it| !matches!(it, ConnectionClass::Interleaved | ConnectionClass::Pushed))
     }
 
     /// Returns whether both ends of its connections have one address, or those of loopback.

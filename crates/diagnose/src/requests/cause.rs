@@ -27,6 +27,8 @@ pub(super) enum Cause {
     Handover(ThreadId),
     /// Another thread did something for it meanwhile.
     Helper(ThreadId),
+    /// Another thread did its job, after those of others.
+    Job(ThreadId),
 }
 
 impl PathFinder<'_> {
@@ -163,6 +165,7 @@ impl PathFinder<'_> {
             Some(other) if had_it && self.is_woken_by(other, thread, wait, context.begin_ns) => {
                 Cause::Helper(other)
             }
+            Some(other) if had_it && wait.purpose == StackPurpose::Result => Cause::Job(other),
             None if wait.waker == Waker::Interrupt && wait.purpose != StackPurpose::Mutex => {
                 Cause::Part(RequestPart::Timer, self.describe_wait(wait))
             }
@@ -180,6 +183,7 @@ impl PathFinder<'_> {
                 held.part,
                 StepSubject {
                     stack: held.stack,
+                    waker: held.reader.or(about.waker),
                     ..about
                 },
             ),

@@ -6,6 +6,7 @@ use super::holder_times::HolderTimes;
 use super::id::{EndpointId, ThreadId};
 use super::loop_pool::LoopPoolWait;
 pub use super::moving_call::{MovingCall, StreamRange};
+use super::output_gap::OutputGap;
 use super::pace::ClientPace;
 use super::pauses::ResponsePauses;
 use super::pool::PoolWait;
@@ -67,6 +68,8 @@ pub struct Exchange {
     pub has_gap: bool,
     /// The wait for its connection, before it.
     pub pool: Option<PoolWait>,
+    /// Of a client, its waits for the reader of its output, before it.
+    pub output: Option<OutputGap>,
     /// Of a loop that asked: its connection was in use until then.
     pub release: Option<Release>,
     /// Its wait for a connection to another server.
@@ -110,6 +113,7 @@ impl Exchange {
             holders: None,
             has_gap: false,
             pool: None,
+            output: None,
             release: None,
             loop_pool: None,
             served: 0,

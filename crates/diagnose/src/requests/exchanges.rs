@@ -9,7 +9,7 @@ use super::request::Request;
 use super::request_table::{RequestTable, Row, WAITING_LEAST};
 use super::service::Side;
 use super::turns::{Exchange, MovingCall, StreamRange, TurnChange, TurnTracker, Turns};
-use super::{accountant, arrival, path, pool};
+use super::{accountant, arrival, output_gap, path, pool};
 
 /// An end that was silent for so long had nothing to send (`TCP_RTO_MIN`; RFC 5681, 4.1).
 pub(super) const SILENT_NS: u64 = 200_000_000;
@@ -261,9 +261,15 @@ impl RequestTable {
             open.pool = pool;
             open.served = self.history.count_served(call.thread);
             if side == Side::Client {
+                let asking = (call.thread, open.begin_ns);
+                let has_response = |target| self.endpoints.has_response(target);
+                open.output = output_gap::gap_before(&self.history, asking, has_response);
                 let asking = (self.endpoints.get(id).service, call.thread);
                 if open.served > 0 {
-                    open.release = self.free.ask(&self.history, asking, open.begin_ns, asked);
+                    let endpoints = &self.endpoints;
+                    let is_of_service = |it| endpoints.get(it).service == asking.0;
+                    let place: (_, &dyn Fn(EndpointId) -> bool) = (&self.history, &is_of_service);
+                    open.release = self.free.ask(place, asking, open.begin_ns, asked);
                 }
                 let time = (call.end_ns, open.release.is_some());
                 open.asked_for = self.history.asking_endpoint(call.thread, time);

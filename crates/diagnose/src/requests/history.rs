@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
 use std::hash::BuildHasherDefault;
 
-use table::WaitObject;
+use table::{WaitObject, Waker};
 
 use super::cpu_lack::{CpuLack, CpuLackLog};
 use super::functions::ThreadSample;
@@ -33,6 +33,9 @@ const SWEPT_LEAST: usize = 1 << 20;
 /// Events that are kept of a thread at most: 6 MB. What a longer request did before is unknown.
 const KEPT_MOST: usize = 1 << 16;
 
+/// Results of jobs that are kept of a thread: while the request of one is accounted, its thread does others.
+const RESULTS_KEPT: usize = 64;
+
 /// Activity of a thread until a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ThreadEvent {
@@ -59,6 +62,8 @@ pub struct ThreadHistory {
     served: u64,
     work: ThreadWork,
     long: LongWorkLog,
+    /// When it gave threads the results of their jobs, lately.
+    results_ns: VecDeque<u64>,
     lacks: CpuLackLog,
     /// Events until then are not known any more, or were never.
     known_from_ns: u64,
@@ -77,6 +82,12 @@ impl ThreadHistory {
             return self.events.len() - late;
         }
         self.events.partition_point(|event| event.end_ns <= ns)
+    }
+
+    /// Returns since when the thread did the job with the result that it gave at a time: since the result before; 0: none.
+    pub fn job_since_ns(&self, given_ns: u64) -> u64 {
+        let before = self.results_ns.iter().rev().find(|ns| **ns < given_ns);
+        before.copied().unwrap_or(0)
     }
 
     /// Returns the samples after a time and until another.
@@ -338,6 +349,7 @@ impl History {
                 served: 0,
                 work: ThreadWork::default(),
                 long: LongWorkLog::default(),
+                results_ns: VecDeque::new(),
                 lacks: CpuLackLog::default(),
                 known_from_ns: 0,
                 events: VecDeque::new(),
@@ -405,6 +417,7 @@ impl History {
     /// Adds what a thread did. `horizon_ns`: nothing older is needed.
     pub fn add(&mut self, thread: ThreadId, end_ns: u64, kind: ThreadEventKind, horizon_ns: u64) {
         self.add_to_runtime(thread, end_ns, &kind, horizon_ns);
+        self.note_result(&kind);
         let history = self.get_mut(thread);
         if history.events.is_empty() && history.known_from_ns == 0 {
             history.known_from_ns = match kind {
@@ -423,6 +436,21 @@ impl History {
         self.events = (self.events + 1).saturating_sub(gone);
         if self.events > self.events_most {
             self.sweep_threads(horizon_ns);
+        }
+    }
+
+    /// Notes that a thread gave another the result of a job.
+    fn note_result(&mut self, kind: &ThreadEventKind) {
+        let ThreadEventKind::Wait(wait) = kind else {
+            return;
+        };
+        let is_result = wait.purpose == StackPurpose::Result && wait.waker == Waker::Thread;
+        if let Some(giver) = wait.waker_thread.filter(|_| is_result) {
+            let results_ns = &mut self.get_mut(giver).results_ns;
+            if results_ns.len() == RESULTS_KEPT {
+                results_ns.pop_front();
+            }
+            results_ns.push_back(wait.woken_ns);
         }
     }
 
@@ -473,6 +501,7 @@ impl History {
             thread.samples.clear();
             thread.work = ThreadWork::default();
             thread.long = LongWorkLog::default();
+            thread.results_ns.clear();
             thread.lacks = CpuLackLog::default();
             thread.known_from_ns = 0;
         }
@@ -488,6 +517,7 @@ impl History {
             thread.events = VecDeque::new();
             thread.work = ThreadWork::default();
             thread.long = LongWorkLog::default();
+            thread.results_ns.clear();
             thread.lacks = CpuLackLog::default();
             thread.known_from_ns = thread.known_from_ns.max(since_ns);
         }

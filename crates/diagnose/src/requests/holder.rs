@@ -1,5 +1,6 @@
-//! Waits of the thread that holds a lock: the one that ended a wait for the lock had it until then. If it waited for a
-//! disk or for memory, so did the thread that wanted the lock.
+//! Waits of the threads that hold a lock: the one that ended a wait for the lock had it until then, and got it from another, if
+//! it waited for the same lock before. If they waited for a disk, for memory or for the reader of output, so did the thread that
+//! wanted the lock.
 
 use table::{WaitObject, Waker};
 
@@ -10,13 +11,18 @@ use crate::waits::{KernelPurpose, StackPurpose};
 /// Events of the holder that are read back from the end of the wait.
 const EVENTS_MOST: usize = 64;
 
-/// Wait of a holder, for a disk or for memory.
+/// Parts that a lock's holder may wait for in place of the thread that wants the lock.
+const HELD_PARTS: [RequestPart; 3] = [RequestPart::Disk, RequestPart::Memory, RequestPart::Output];
+
+/// Wait of a lock's holders, for a disk, for memory or for the reader of output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HolderWait {
     /// Part of the time.
     pub part: RequestPart,
-    /// Number of the stack in which it waited longest.
+    /// Number of the stack in which one waited longest.
     pub stack: Option<u32>,
+    /// The thread that ended that wait, if it read output.
+    pub reader: Option<ThreadId>,
     /// Time of the wait for the lock that it covers, ns.
     ns: u64,
     /// The longest wait, ns.
@@ -29,8 +35,20 @@ impl HolderWait {
         Self {
             part,
             stack: None,
+            reader: None,
             ns: 0,
             longest_ns: 0,
+        }
+    }
+
+    /// Adds so much time of a holder's wait, ns.
+    fn add(&mut self, own: &ThreadWait, ns: u64) {
+        self.ns += ns;
+        if ns > self.longest_ns {
+            self.longest_ns = ns;
+            self.stack = own.stack;
+            let is_read = self.part == RequestPart::Output && own.waker == Waker::Thread;
+            self.reader = own.waker_thread.filter(|_| is_read);
         }
     }
 }
@@ -86,36 +104,59 @@ fn taken_from(own: &ThreadHistory, had_ns: u64) -> Option<(ThreadId, u64)> {
     Some((last.waker_thread?, last.woken_ns))
 }
 
-/// Returns what `holder` waited for during most of a wait for its lock; `None`: something else, or
-/// unknown.
+/// Returns what the holders of a lock waited for during most of a wait for it; `None`: something else, or unknown. `holder` is the
+/// last of them.
 pub fn held_for(history: &History, holder: ThreadId, wait: &ThreadWait) -> Option<HolderWait> {
-    let known = history.get(holder);
-    if !known.has_waits {
-        return None;
-    }
-    let mut sums = [RequestPart::Disk, RequestPart::Memory].map(HolderWait::new);
-    // the next one ends later; it may have begun before, if a time limit ended the wait for the lock
-    let last = known.event_count_until(wait.woken_ns);
-    let events = (0..=last).rev().take(EVENTS_MOST);
-    let events = events.filter_map(|number| known.event(number));
-    for event in events.take_while(|event| event.end_ns > wait.start_ns) {
-        let ThreadEventKind::Wait(own) = event.kind else {
-            continue;
-        };
-        let part = part_of_holder(&own);
-        if let Some(sum) = sums.iter_mut().find(|it| Some(it.part) == part) {
-            let end_ns = event.end_ns.min(wait.woken_ns);
-            let ns = end_ns.saturating_sub(own.start_ns.max(wait.start_ns));
-            sum.ns += ns;
-            if ns > sum.longest_ns {
-                sum.longest_ns = ns;
-                sum.stack = own.stack;
+    let mut sums = HELD_PARTS.map(HolderWait::new);
+    let (mut holder, mut until_ns) = (holder, wait.woken_ns);
+    for _ in 0..HOLDERS_MOST {
+        let known = history.get(holder);
+        let given = given_by(known, wait, until_ns);
+        let since_ns = given.map_or(0, |(_, ns)| ns).max(wait.start_ns);
+        if known.has_waits {
+            add_waits(known, (since_ns, until_ns), &mut sums);
+        }
+        match given {
+            Some((before, ns)) if ns > wait.start_ns && before != holder => {
+                (holder, until_ns) = (before, ns);
             }
+            _ => break,
         }
     }
     let length_ns = wait.woken_ns.saturating_sub(wait.start_ns);
     let most = sums.into_iter().max_by_key(|it| it.ns)?;
     (2 * most.ns > length_ns).then_some(most)
+}
+
+/// Returns who gave a thread the lock which it had at a time and another waited for, and when; `None`: it did not wait for it.
+fn given_by(own: &ThreadHistory, wait: &ThreadWait, had_ns: u64) -> Option<(ThreadId, u64)> {
+    let before = (0..own.event_count_until(had_ns)).rev().take(EVENTS_MOST);
+    let events = before.filter_map(|number| own.event(number));
+    let events = events.take_while(|event| event.end_ns > wait.start_ns);
+    let mut waits = events.filter_map(|event| match event.kind {
+        ThreadEventKind::Wait(it) if it.futex.is_some() && it.futex == wait.futex => Some(it),
+        _ => None,
+    });
+    let last = waits.find(|it| it.waker == Waker::Thread)?;
+    Some((last.waker_thread?, last.woken_ns))
+}
+
+/// Adds what a thread waited for in a time.
+fn add_waits(own: &ThreadHistory, (since_ns, until_ns): (u64, u64), sums: &mut [HolderWait]) {
+    // the next one ends later; it may have begun before, if a time limit ended the wait for the lock
+    let last = own.event_count_until(until_ns);
+    let events = (0..=last).rev().take(EVENTS_MOST);
+    let events = events.filter_map(|number| own.event(number));
+    for event in events.take_while(|event| event.end_ns > since_ns) {
+        let ThreadEventKind::Wait(own) = event.kind else {
+            continue;
+        };
+        let part = part_of_holder(&own);
+        if let Some(sum) = sums.iter_mut().find(|it| Some(it.part) == part) {
+            let end_ns = event.end_ns.min(until_ns);
+            sum.add(&own, end_ns.saturating_sub(own.start_ns.max(since_ns)));
+        }
+    }
 }
 
 /// Returns the part that a wait is, as far as a lock's holder is concerned.
@@ -124,6 +165,7 @@ pub(super) fn part_of_holder(wait: &ThreadWait) -> Option<RequestPart> {
         (KernelPurpose::Reclaim | KernelPurpose::MajorFault, _) | (_, WaitObject::PageFault) => {
             Some(RequestPart::Memory)
         }
+        (KernelPurpose::Output, _) => Some(RequestPart::Output),
         (_, WaitObject::File) if wait.is_file_lock => None,
         (KernelPurpose::Sync, _) | (_, WaitObject::File) => Some(RequestPart::Disk),
         (KernelPurpose::Unknown, WaitObject::Other) if wait.uninterruptible => {
@@ -147,6 +189,46 @@ mod tests {
             },
             ..ThreadWait::of_interrupt(times, object)
         }
+    }
+
+    /// Three threads log in turn: each has the logger's lock while a pipe is full, and the last one waited for both others.
+    #[test]
+    fn holders_in_turn_wait_for_output() {
+        const LOCK: Option<u64> = Some(0x7f00);
+        let mut history = History::default();
+        let [first, second, waiter, reader] =
+            [71, 72, 73, 90].map(|tid| history.thread(tid / 10 * 10, tid));
+        let mut add = |thread, it: ThreadWait| {
+            history.add(thread, it.woken_ns, ThreadEventKind::Wait(it), it.woken_ns);
+        };
+        let output = |times| ThreadWait {
+            kernel: KernelPurpose::Output,
+            is_output: true,
+            waker_thread: Some(reader),
+            ..wait(times, WaitObject::Pipe, Waker::Thread)
+        };
+        let lock = |times, from| ThreadWait {
+            futex: LOCK,
+            purpose: StackPurpose::Unknown,
+            waker_thread: Some(from),
+            ..wait(times, WaitObject::Futex, Waker::Thread)
+        };
+        add(first, output((1, 40)));
+        add(second, lock((2, 41), first));
+        add(second, output((42, 80)));
+        let last = lock((3, 81), second);
+        add(waiter, last);
+        let held = held_for(&history, second, &last).expect("waits of the holders");
+        assert_eq!(
+            (held.part, held.ns, held.reader),
+            (RequestPart::Output, 75, Some(reader))
+        );
+        // another lock that the second one waited for says nothing of this one
+        let other = ThreadWait {
+            futex: Some(0x7f40),
+            ..last
+        };
+        assert_eq!(held_for(&history, second, &other), None);
     }
 
     /// A thread waits for CPython's lock 5 ms at a time, while the one that has it waits 22 ms for a page.

@@ -103,6 +103,7 @@ impl RequestTable {
             kernel,
             is_output: kernel == KernelPurpose::Output || is_output(rows, row),
             is_file_lock: is_file_lock(rows, row),
+            futex: rows.object[row].filter(|_| object == WaitObject::Futex),
             until_ns: rows.limit_ns[row].map(|limit_ns| start_ns.saturating_add(limit_ns)),
             is_endless: is_endless(rows, row),
         }

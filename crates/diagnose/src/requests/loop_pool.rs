@@ -3,12 +3,15 @@
 //!
 //! A loop takes a free connection at once, or opens one. If it asks on a connection in the same round in which it read the
 //! response to another request there, nobody had to wait for that connection to be free but this request: it waited since the
-//! loop last took a free one. A loop that calls and blocks until the response has come serves nobody else meanwhile: no request
+//! loop last took a free one. Where a process has several loops (haproxy's `nbthread`), the one that reads the response may wake
+//! another one for that: its request waited, too. A loop that calls and blocks until the response has come serves nobody else meanwhile: no request
 //! waits for a connection there, but for the loop.
 
 use std::collections::HashMap;
 
-use super::history::{History, Release, ThreadEventKind, ThreadId};
+use table::Waker;
+
+use super::history::{History, Release, ThreadEventKind, ThreadId, ThreadWait};
 use super::id::{EndpointId, ServiceId};
 use super::owner::is_of_loop;
 
@@ -67,26 +70,38 @@ pub struct FreeConnections {
 }
 
 impl FreeConnections {
-    /// Adds a request of a thread to a service. `before`: the last one on the connection. Returns the release of the connection
-    /// if the thread asks there again in the same round of its loop.
+    /// Adds a request of a thread to a service. `before`: the last one on the connection. Returns the release of a connection
+    /// if the thread asks in the same round of its loop, or in the round for which the loop that read the response woke it.
+    /// `is_of_service`: whether a connection belongs to the service.
     pub fn ask(
         &mut self,
-        history: &History,
+        (history, is_of_service): (&History, &dyn Fn(EndpointId) -> bool),
         (service, thread): (ServiceId, ThreadId),
         begin_ns: u64,
         before: Option<AskedBefore>,
     ) -> Option<Release> {
         let key = (service, thread);
-        let of_loop = before.filter(|it| it.has_looped(history, thread));
-        let round = of_loop.and_then(|it| Some((find_answer(history, thread, it.read_ns)?, it.by)));
-        let Some((has_answered, by)) = round else {
+        let known_ns = self.taken_ns.get(&key).copied();
+        let release = match before.and_then(|it| it.find_round(history, thread)) {
+            // else the request that had it may still have it
+            Some((has_answered, by)) => {
+                let since_ns = known_ns.filter(|_| has_answered || by.is_some())?;
+                Some((since_ns, by, None))
+            }
+            None => {
+                let other = find_other_loop(history, (thread, begin_ns), is_of_service);
+                other.map(|(other, by)| (known_ns.unwrap_or(0), by, Some(other)))
+            }
+        };
+        let Some((since_ns, by, through)) = release else {
             self.taken_ns.insert(key, begin_ns);
             return None;
         };
-        let since_ns = *self.taken_ns.get(&key)?;
-        // else the request that had it may still have it
-        let is_released = has_answered || by.is_some();
-        is_released.then_some(Release { since_ns, by })
+        Some(Release {
+            since_ns,
+            by,
+            through,
+        })
     }
 }
 
@@ -102,6 +117,17 @@ pub struct AskedBefore {
 }
 
 impl AskedBefore {
+    /// Returns whether the loop answered a request in the round in which it read the response, and for which request it asked
+    /// before; `None`: it is another round.
+    fn find_round(
+        &self,
+        history: &History,
+        thread: ThreadId,
+    ) -> Option<(bool, Option<EndpointId>)> {
+        let of_loop = Some(self).filter(|it| it.has_looped(history, thread))?;
+        Some((find_answer(history, thread, of_loop.read_ns)?, of_loop.by))
+    }
+
     /// Returns whether the thread waited in its loop before it had the response; else it blocked in a call.
     fn has_looped(&self, history: &History, thread: ThreadId) -> bool {
         let own = history.get(thread);
@@ -114,6 +140,51 @@ impl AskedBefore {
             |event| matches!(&event.kind, ThreadEventKind::Wait(wait) if is_of_loop(wait.object)),
         )
     }
+}
+
+/// Returns the loop of the same process that read a response of the service and then woke this one for its round, and the
+/// connection with the request that the response was for.
+fn find_other_loop(
+    history: &History,
+    (thread, begin_ns): (ThreadId, u64),
+    is_of_service: &dyn Fn(EndpointId) -> bool,
+) -> Option<(ThreadId, Option<EndpointId>)> {
+    let woken = last_round(history, thread, begin_ns)?;
+    let other = woken.waker_thread.filter(|it| {
+        woken.waker == Waker::Thread
+            && *it != thread
+            && history.get(*it).pid == history.get(thread).pid
+    })?;
+    let own = history.get(other);
+    let before = (0..own.event_count_until(woken.woken_ns)).rev();
+    let events = before
+        .filter_map(|number| own.event(number))
+        .take(EVENTS_MOST);
+    for event in events {
+        match &event.kind {
+            ThreadEventKind::Wait(wait) if is_of_loop(wait.object) => return None,
+            ThreadEventKind::Call(call)
+                if call.response.is_some() && is_of_service(call.endpoint) =>
+            {
+                return Some((other, call.served));
+            }
+            ThreadEventKind::Call(_)
+            | ThreadEventKind::Wait(_)
+            | ThreadEventKind::Preemption(_) => {}
+        }
+    }
+    None
+}
+
+/// Returns the wait after which a round of a loop began.
+fn last_round(history: &History, thread: ThreadId, ns: u64) -> Option<ThreadWait> {
+    let own = history.get(thread);
+    let before = (0..own.event_count_until(ns)).rev().take(EVENTS_MOST);
+    let mut events = before.filter_map(|number| own.event(number));
+    events.find_map(|event| match event.kind {
+        ThreadEventKind::Wait(wait) if is_of_loop(wait.object) => Some(wait),
+        _ => None,
+    })
 }
 
 /// Returns whether the thread answered a request since `read_ns`; `None`: it waited in its loop since then.

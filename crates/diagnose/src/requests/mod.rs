@@ -40,6 +40,7 @@
 //! pool      waits for a connection, before requests; loop_pool: those of requests in an event loop
 //! pauses    pauses of a server that timers ended
 //! nesting   services with requests that contain those of others
+//! output_gap waits of a client for the reader of its output, between requests
 //! pace      sleeps of a client between its own sends and reads
 //! series    how its requests follow each other
 //! runs      requests in series, and what they spend on the path
@@ -91,6 +92,7 @@ mod long_work;
 mod loop_pool;
 mod moving_call;
 mod nesting;
+mod output_gap;
 mod owner;
 mod pace;
 pub mod page;

@@ -308,6 +308,7 @@ impl PathFinder<'_> {
                 since_ns: release.since_ns,
                 end_ns: asked_ns,
                 endpoint: call.endpoint,
+                through: release.through,
                 has_waited: false,
             };
             at.enter_pool(place, part);
@@ -412,7 +413,14 @@ impl PathFinder<'_> {
                     *at = self.position(at.thread, trail.at_ns(), at.depth);
                 }
             }
-            Cause::Helper(_) => trail.add(begin_ns, RequestPart::Process, thread, none),
+            Cause::Job(other) if at.depth < DEPTH_MOST => {
+                let job_ns = self.history.get(other).job_since_ns(wait.woken_ns);
+                self.walk_in(context, other, job_ns.max(begin_ns), trail, at.depth + 1);
+                trail.add(begin_ns, RequestPart::Queued, thread, none);
+            }
+            Cause::Helper(_) | Cause::Job(_) => {
+                trail.add(begin_ns, RequestPart::Process, thread, none)
+            }
         }
     }
 
@@ -463,10 +471,11 @@ impl PathFinder<'_> {
     /// Returns whether the request waited for a connection during a wait of its loop. If another thread ended the wait of the
     /// round in which it got one, it may have waited for that thread.
     fn is_in_pool(&self, at: &mut Position, wait: &ThreadWait) -> bool {
-        let has_helper = self.followed_thread(at.thread, wait).is_some();
+        let helper = self.followed_thread(at.thread, wait);
         let Some(place) = &mut at.pool else {
             return false;
         };
+        let has_helper = helper.is_some() && helper != place.through;
         if has_helper && !place.has_waited {
             (at.pool, at.later) = (None, None);
             return false;

@@ -53,6 +53,8 @@ pub(super) struct PoolPlace {
     pub(super) end_ns: u64,
     /// The one that it got.
     pub(super) endpoint: EndpointId,
+    /// The other loop of the process that gave it away.
+    pub(super) through: Option<ThreadId>,
     /// The loop waited meanwhile: else it asked in the round in which it read the request.
     pub(super) has_waited: bool,
 }

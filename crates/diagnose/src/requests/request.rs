@@ -7,6 +7,7 @@ use super::endpoint::Endpoint;
 use super::holder_times::HolderTimes;
 use super::id::{EndpointId, RequestId, ThreadId};
 use super::loop_pool::LoopPoolWait;
+use super::output_gap::OutputGap;
 use super::pace::ClientPace;
 use super::pauses::ResponsePauses;
 use super::pool::PoolWait;
@@ -34,6 +35,8 @@ pub struct Request {
     pub thread: ThreadId,
     /// The wait for its connection, before it.
     pub pool: Option<PoolWait>,
+    /// Waits for the reader of its output, before it.
+    pub output: Option<OutputGap>,
     /// Its wait for a connection to another server.
     pub loop_pool: Option<LoopPoolWait>,
     /// Requests that its thread had begun to serve.
@@ -66,6 +69,7 @@ impl Request {
             calls: exchange.calls,
             thread: exchange.request_thread,
             pool: exchange.pool,
+            output: exchange.output,
             loop_pool: exchange.loop_pool,
             served: exchange.served,
             again: exchange.again,

@@ -12,6 +12,7 @@ use super::holder_times::HolderTimes;
 use super::id::RequestId;
 pub use super::id::ServiceId;
 use super::loop_pool::LoopPoolDigest;
+use super::output_gap::OutputGapDigest;
 use super::part::{PartShares, PartTimes};
 use super::pauses::PauseDigest;
 use super::pool::PoolDigest;
@@ -137,6 +138,8 @@ pub struct ServiceDigest {
     pub workers: WorkerDigest,
     /// Waits for a connection, before requests.
     pub pool: PoolDigest,
+    /// Waits for the reader of output, before its requests.
+    pub output: OutputGapDigest,
     /// Waits of its requests for a connection of their loop to another server.
     pub loop_pool: LoopPoolDigest,
     /// Pauses that timers ended.

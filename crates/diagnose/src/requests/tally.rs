@@ -77,6 +77,10 @@ impl RequestTable {
             let stack = pool.stack.and_then(|it| self.names.distinct_stack(it));
             digest.pool.add(pool, stack);
         }
+        if let Some(gap) = &request.output {
+            let stack = gap.stack.and_then(|it| self.names.distinct_stack(it));
+            digest.output.add(gap, stack);
+        }
         if let Some(wait) = request.loop_pool {
             digest.loop_pool.add(wait);
         }

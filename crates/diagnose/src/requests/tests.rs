@@ -208,7 +208,8 @@ impl Rows {
             });
         }
         names.add_processes(&processes);
-        add_handshake(&mut names);
+        add_stack(&mut names, HANDSHAKE, "SSL_do_handshake");
+        add_stack(&mut names, RESULT, "Future.result");
         names.complete()
     }
 
@@ -282,28 +283,34 @@ impl Rows {
     }
 }
 
-/// Names stack 1: a TLS handshake.
-fn add_handshake(names: &mut NameTable) {
+/// Number of a stack in a TLS handshake.
+const HANDSHAKE: u32 = 1;
+
+/// Number of a stack that waits for the result of a job.
+const RESULT: u32 = 2;
+
+/// Names a stack of one function.
+fn add_stack(names: &mut NameTable, number: u32, function: &str) {
     let mut frames = StackFrames::default();
     frames.push(StackFrame {
         time_ns: 0,
-        stack: 1,
+        stack: number,
         depth: 0,
         pid: Some(SERVER),
-        object: Some("libssl".to_owned()),
+        object: Some("program".to_owned()),
         build_id: None,
-        offset: Some(1),
+        offset: Some(u64::from(number)),
         caller: Caller::ALL[0],
     });
     names.add_frames(&frames);
     let mut symbols = Symbols::default();
     symbols.push(Symbol {
         time_ns: 0,
-        object: "libssl".to_owned(),
+        object: "program".to_owned(),
         build_id: None,
-        offset: 1,
+        offset: u64::from(number),
         level: 0,
-        function: Some("SSL_do_handshake".to_owned()),
+        function: Some(function.to_owned()),
         source: None,
         line: None,
     });

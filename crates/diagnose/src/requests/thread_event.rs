@@ -46,6 +46,8 @@ pub struct ThreadWait {
     pub is_output: bool,
     /// It waited for the lock of a file.
     pub is_file_lock: bool,
+    /// Address of the futex that it waited for; `None`: another object.
+    pub futex: Option<u64>,
     /// Of epoll and poll: when its time limit passes; `None`: none, or not known.
     pub until_ns: Option<u64>,
     /// It has no time limit: only a signal ends it with nothing ready.
@@ -70,6 +72,7 @@ impl ThreadWait {
             kernel: KernelPurpose::Unknown,
             is_output: false,
             is_file_lock: false,
+            futex: None,
             until_ns: None,
             is_endless: false,
         }
@@ -131,6 +134,8 @@ pub struct Release {
     pub since_ns: u64,
     /// The connection of the request that had it; `None`: not known.
     pub by: Option<EndpointId>,
+    /// Another loop of the process that read the response to that request; `None`: the same loop did.
+    pub through: Option<ThreadId>,
 }
 
 /// Kind of a thread's activity.

@@ -50,6 +50,10 @@ pub const INTERPRETER_FUNCTIONS: [&str; 2] = ["take_gil", "PyEval_RestoreThread"
 /// Functions in which a thread of a runtime has no task to run: of Go.
 const SCHEDULER_FUNCTIONS: [&str; 2] = ["runtime.mPark", "runtime.findRunnable"];
 
+/// Functions in which a thread waits for the result of a job that it gave to others: of Python's `concurrent.futures` and
+/// `multiprocessing.pool`, and of libstdc++'s `std::future`.
+const RESULT_FUNCTIONS: [&str; 3] = ["Future.result", "ApplyResult.wait", "_M_futex_wait_until"];
+
 /// Purpose of a wait, where only its stack says that.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StackPurpose {
@@ -61,6 +65,8 @@ pub enum StackPurpose {
     Resolver,
     /// The other end's part of a TLS handshake.
     Handshake,
+    /// The result of a job that another thread does.
+    Result,
     /// Work from the scheduler of a language's runtime: none of its tasks can run.
     Scheduler,
 }
@@ -359,6 +365,9 @@ impl WaitStack {
         }
         if self.is_in(&INTERPRETER_FUNCTIONS) {
             return StackPurpose::Mutex;
+        }
+        if self.is_in(&RESULT_FUNCTIONS) {
+            return StackPurpose::Result;
         }
         let mut inner = names().take(LOCK_FRAMES);
         if inner.any(|name| SCHEDULER_FUNCTIONS.contains(&name)) {

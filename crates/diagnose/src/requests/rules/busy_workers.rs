@@ -1,6 +1,6 @@
 //! All threads that serve have a request already and wait for something with it: further requests wait for a free thread.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::rule::{Remedy, RequestFinding, RequestRule, RequestVerdict};
 use super::shared::{
@@ -52,7 +52,7 @@ impl RequestRule for BusyWorkers {
         let served_ns = case.total_ns().saturating_sub(queued.ns);
         let waiting = case.harm(&WAITS);
         let is_waiting = ratio_of(waiting.ns, served_ns) >= WAITING_LEAST;
-        match queued.ns > 0 && is_waiting && !is_of_loops(case, served_ns) {
+        match queued.ns > 0 && is_waiting && !is_of_loops(case) {
             true => RequestVerdict::Fires(Box::new(finding(case, &queued, served_ns))),
             false => RequestVerdict::Quiet,
         }
@@ -145,27 +145,41 @@ fn largest_part(case: &ServiceCase<'_>) -> (RequestPart, u64) {
 
 /// Returns the number of threads with most of the time; `None`: there may be more than are kept.
 fn threads(case: &ServiceCase<'_>) -> Option<u64> {
+    let number = serving_threads(case).len();
+    (number < KEPT).then_some(number as u64)
+}
+
+/// Returns the threads with most of the time in which requests kept one.
+fn serving_threads(case: &ServiceCase<'_>) -> BTreeSet<u32> {
     let mut by_thread: BTreeMap<u32, u64> = BTreeMap::new();
     for thread in WAITS.iter().flat_map(|part| case.threads(*part)) {
         *by_thread.entry(thread.subject.tid).or_default() += thread.ns;
     }
-    let mut times: Vec<u64> = by_thread.into_values().collect();
-    times.sort_unstable_by_key(|ns| std::cmp::Reverse(*ns));
-    let most_ns = times.iter().sum::<u64>() as f64 * THREADS_SHARE;
-    let sums = times.iter().scan(0, |sum, ns| {
-        *sum += ns;
-        Some(*sum)
+    let most_ns = by_thread.values().sum::<u64>() as f64 * THREADS_SHARE;
+    let mut times: Vec<(u32, u64)> = by_thread.into_iter().collect();
+    times.sort_by_key(|(_, ns)| std::cmp::Reverse(*ns));
+    let mut sum_ns = 0;
+    let before = times.into_iter().map(|(tid, ns)| {
+        let before_ns = sum_ns;
+        sum_ns += ns;
+        (tid, before_ns)
     });
-    let number = sums.take_while(|sum| (*sum as f64) < most_ns).count() + 1;
-    (number < KEPT).then_some(number as u64)
+    let first =
+        before.take_while(|(_, before_ns)| *before_ns == 0 || (*before_ns as f64) < most_ns);
+    first.map(|(tid, _)| tid).collect()
 }
 
-/// Returns whether more requests had a thread at a time than there are threads: then these are event loops, and no request
+/// Returns whether more requests had one of these threads at a time than there are: then these are event loops, and no request
 /// that waits for something keeps one. Requests also lack a CPU before they have a thread: that time does not count.
-fn is_of_loops(case: &ServiceCase<'_>, served_ns: u64) -> bool {
+fn is_of_loops(case: &ServiceCase<'_>) -> bool {
     let (begin_ns, end_ns) = case.digest.time.unwrap_or_default();
-    let with_cpu_ns = served_ns.saturating_sub(case.harm(LACK_OF_CPU).ns);
-    let served_mean = ratio_of(with_cpu_ns, end_ns.saturating_sub(begin_ns));
+    let serving = serving_threads(case);
+    let parts = RequestPart::ALL.iter();
+    let parts = parts.filter(|it| !QUEUE.contains(it) && !LACK_OF_CPU.contains(it));
+    let times = parts.flat_map(|part| case.threads(*part));
+    let times = times.filter(|it| serving.contains(&it.subject.tid));
+    let kept_ns: u64 = times.map(|it| it.ns).sum();
+    let served_mean = ratio_of(kept_ns, end_ns.saturating_sub(begin_ns));
     threads(case).is_some_and(|threads| served_mean > threads as f64)
 }
 

@@ -7,6 +7,7 @@ use super::shared::{
 use crate::report::{Confidence, ConfidenceLevel, RuleDoubt, RuleId};
 use crate::requests::RequestPart;
 use crate::requests::case::ServiceCase;
+use crate::requests::id::ServiceId;
 use crate::units::{count, duration, percent, quantity, ratio_of};
 
 /// The rule `pool_wait`.
@@ -26,23 +27,29 @@ impl RequestRule for PoolWait {
 
     fn check(&self, case: &ServiceCase<'_>) -> RequestVerdict {
         let series = &case.digest.series;
-        if let Some(endpoint) = case.digest.loop_pool.endpoint {
-            let asked = case.evidence.service_of(endpoint);
-            // a loop may take a connection that was just given back, though others are free
-            let share = ratio_of(case.digest.loop_pool.ns, case.total_ns());
-            let is_small = share < EXPLAINS_LEAST || asked.digest.series.connections == 0;
-            return match is_small {
-                true => RequestVerdict::Quiet,
-                false => RequestVerdict::Fires(Box::new(make_loop_finding(case, &asked))),
-            };
+        if let Some(asked) = find_loop_pool(case) {
+            return RequestVerdict::Fires(Box::new(make_loop_finding(case, &asked)));
+        }
+        if let Some(excess) = UpstreamExcess::find(case) {
+            return RequestVerdict::Fires(Box::new(make_excess_finding(case, &excess)));
         }
         match case.digest.pool.ns {
+            0 if case.digest.loop_pool.endpoint.is_some() => RequestVerdict::Quiet,
             0 => unseen_verdict(case),
             // each thread may have a connection of its own
             _ if series.threads <= series.connections => RequestVerdict::Quiet,
             _ => RequestVerdict::Fires(Box::new(finding(case))),
         }
     }
+}
+
+/// Returns the requests to the server for which a loop's requests waited; `None`: too little, as a loop may take a connection that
+/// was just given back, though others are free.
+fn find_loop_pool<'a>(case: &ServiceCase<'a>) -> Option<ServiceCase<'a>> {
+    let pool = &case.digest.loop_pool;
+    let asked = case.evidence.service_of(pool.endpoint?);
+    let is_small = ratio_of(pool.ns, case.total_ns()) < EXPLAINS_LEAST;
+    (!is_small && asked.digest.series.connections > 0).then_some(asked)
 }
 
 /// Makes the finding: requests waited for a free connection of a pool.
@@ -159,6 +166,87 @@ fn make_loop_finding(case: &ServiceCase<'_>, asked: &ServiceCase<'_>) -> Request
     }
 }
 
+/// Time that requests of a server waited for another server, beyond the time of the requests to that one: they waited for their
+/// turn to ask.
+struct UpstreamExcess<'a> {
+    /// The requests to the other server.
+    asked: ServiceCase<'a>,
+    /// That time, ns.
+    ns: u64,
+}
+
+impl<'a> UpstreamExcess<'a> {
+    /// Finds it for the server that requests waited for longest; `None`: requests to that one may be unknown, or a connection was
+    /// free.
+    fn find(case: &ServiceCase<'a>) -> Option<Self> {
+        let upstream = case.part_subjects(RequestPart::Upstream)?;
+        let first = upstream.services.worst(1).into_iter().next()?;
+        let asked = ServiceCase::new(case.evidence, ServiceId::from_number(first.number));
+        let ns = first.blocked_ns.saturating_sub(asked.total_ns());
+        let is_large = ratio_of(ns, case.total_ns()) >= EXPLAINS_LEAST;
+        let has_all = !asked.is_server() && case.evidence.has_all_calls() && asked.has_only_turns();
+        let is_full = asked.digest.series.connections > 0 && busy_share(&asked) >= BUSY_LEAST;
+        (case.is_server() && is_large && has_all && is_full).then_some(Self { asked, ns })
+    }
+}
+
+/// Makes the finding: requests waited for another server for longer than they asked it, and its connections were never free.
+fn make_excess_finding(case: &ServiceCase<'_>, excess: &UpstreamExcess<'_>) -> RequestFinding {
+    let asked = &excess.asked;
+    let connections = asked.digest.series.connections;
+    let mut facts = duration_facts(case);
+    facts.extend([
+        time_fact(
+            "pool_wait_ns",
+            excess.ns,
+            "wait for a connection in requests",
+        ),
+        share_fact(
+            "pool_share",
+            ratio_of(excess.ns, case.total_ns()),
+            "of the time of requests",
+        ),
+        time_fact(
+            "asked_ns",
+            asked.total_ns(),
+            "time of the requests on these connections",
+        ),
+        number("connections", connections, "connection(s)"),
+        share_fact(
+            "busy",
+            busy_share(asked),
+            "of the time the connections had a request",
+        ),
+    ]);
+    RequestFinding {
+        parts: vec![RequestPart::Upstream],
+        harm_ns: excess.ns,
+        remedy: Remedy::Avoidable,
+        headline: format!(
+            "Too few connections to {}: requests to {} share {}, and waited {} of {} for a free one ({}).",
+            asked.key.address,
+            case.key.name,
+            count(connections),
+            duration(excess.ns),
+            duration(case.total_ns()),
+            percent(ratio_of(excess.ns, case.total_ns())),
+        ),
+        facts,
+        ruled_out: super::shared::rule_out(case, &[("computing", &[RequestPart::Cpu])]),
+        could_not_see: vec![
+            "Whether a pool or a lock of the program lets so few requests ask at a time.".to_owned(),
+        ],
+        advice: make_advice(LOOP_FIXES),
+        gain: Some("a connection is always free, and the server stays as fast"),
+        confidence: Confidence {
+            level: ConfidenceLevel::Medium,
+            because: "requests waited for the other server longer than it had requests, and its connections were always in use"
+                .to_owned(),
+        },
+        ..RequestFinding::new(case)
+    }
+}
+
 /// Returns the share of their time in which the pool's connections carried a request.
 fn busy_share(case: &ServiceCase<'_>) -> f64 {
     let busy_ns = case.total_ns();
@@ -201,7 +289,7 @@ fn unseen_verdict(case: &ServiceCase<'_>) -> RequestVerdict {
 /// Fixes of a pool in an event loop.
 const LOOP_FIXES: [&str; 3] = [
     "Let the pool have more connections, as many as the server serves at once: pgbouncer `default_pool_size`, node-postgres \
-     `max`, Node.js `http.Agent` `maxSockets`, asyncpg `max_size`, aiohttp `TCPConnector(limit=…)`, SQLAlchemy `pool_size`.",
+     `max`, Go `SetMaxOpenConns` and `MaxConnsPerHost`, Node.js `http.Agent` `maxSockets`, asyncpg `max_size`, aiohttp `TCPConnector(limit=…)`, SQLAlchemy `pool_size`.",
     "Give a connection back sooner: before work that does not need it. In pgbouncer, `pool_mode = transaction` does so.",
     "Make the requests shorter: each holds its connection for as long as it takes.",
 ];

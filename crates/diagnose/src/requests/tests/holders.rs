@@ -193,3 +193,30 @@ fn a_time_limit_does_not_end_a_wait_for_a_lock_that_goes_on() {
         [(RequestPart::Cpu, 2 * MS), (RequestPart::Timer, 28 * MS)]
     );
 }
+
+/// The only thread of a pool does the job of another request until 20 ms, and then that of this one.
+#[test]
+fn a_request_waits_for_a_free_thread_of_a_pool() {
+    let times = |start: u64, end: u64| (start * MS, end * MS, end * MS);
+    let result = |tid, (start, end)| Wait {
+        stack: Some(RESULT),
+        ..woken_by(wait(tid, times(start, end), WaitObject::Futex, None), 71)
+    };
+    let sleep = |start, end| wait(71, times(start, end), WaitObject::Sleep, None);
+    let of_other = [sleep(1, 20), result(72, (5, 20))];
+    let of_own = [sleep(20, 39), result(70, (11, 39))];
+    let judge = |waits: &[Wait]| parts(&judge_request(&make_server_rows(waits.to_vec())).0);
+    assert_eq!(
+        judge(&[of_other.as_slice(), of_own.as_slice()].concat()),
+        [
+            (RequestPart::Queued, 9 * MS),
+            (RequestPart::Cpu, 2 * MS),
+            (RequestPart::Timer, 19 * MS)
+        ]
+    );
+    // no result before: all of it was its own job
+    assert_eq!(
+        judge(&[sleep(1, 20), sleep(20, 39), of_own[1].clone()]),
+        [(RequestPart::Cpu, 2 * MS), (RequestPart::Timer, 28 * MS)]
+    );
+}

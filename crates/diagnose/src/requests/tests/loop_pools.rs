@@ -44,6 +44,37 @@ fn a_request_waits_for_the_connection_that_another_has() {
     );
 }
 
+/// Two loops share one connection at a time: that of thread 71 reads the response, and wakes that of thread 70.
+#[test]
+fn a_request_waits_for_what_another_loop_releases() {
+    let mut rows = event_loop();
+    let epoll = |tid, (start_ms, end_ms): (u64, u64)| {
+        let times = (start_ms * MS, end_ms * MS, end_ms * MS);
+        wait(tid, times, WaitObject::Epoll, Some(12))
+    };
+    rows.epoll(0, 10, Some(1));
+    rows.read(1, 10, 10);
+    rows.send(11, 11);
+    rows.epoll(11, 20, Some(2));
+    rows.read(2, 20, 20);
+    rows.epoll(21, 40, Some(11));
+    rows.read(11, 40, 40);
+    rows.send(1, 41);
+    rows.waits.push(epoll(71, (0, 41)));
+    rows.calls.push(call(12, 42 * MS, true, 10, 71));
+    rows.waits.push(epoll(71, (42, 60)));
+    rows.calls.push(call(12, 60 * MS, false, 10, 71));
+    rows.waits.push(woken_by(epoll(70, (41, 61)), 71));
+    rows.send(11, 62);
+    rows.epoll(62, 112, Some(11));
+    rows.read(11, 112, 112);
+    rows.send(2, 113);
+    rows.calls.sort_by_key(|call| call.end_ns);
+    rows.waits.sort_by_key(|wait| wait.end_ns);
+    let found = loop_pool(&rows);
+    assert_eq!((found.requests, found.ns / MS), (1, 42));
+}
+
 #[test]
 fn a_request_that_takes_a_free_connection_waits_for_none() {
     let mut rows = pool_of_one();
