@@ -154,8 +154,10 @@ fn severity_of(fired: &RequestFinding, total_ns: u64) -> Severity {
         return severity_of_share(share);
     }
     let of_time = ratio_of(fired.harm_ns, total_ns);
+    // what the slowest took longer is as small a part of the outer requests
+    let of_slowest = fired.excess_share * ratio_of(fired.whole_ns, total_ns);
     match fired.remedy {
-        Remedy::Avoidable if of_time.max(fired.excess_share) >= EXPLAINS_LEAST => {
+        Remedy::Avoidable if of_time.max(of_slowest) >= EXPLAINS_LEAST => {
             severity(&[(fired.harm_ns, total_ns)])
         }
         Remedy::Unavoidable if fired.excess_share >= EXPLAINS_MOST => {
