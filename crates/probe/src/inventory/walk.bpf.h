@@ -24,9 +24,11 @@ static __always_inline bool are_bits_set(const unsigned long *word, u64 bits)
 	return (found & mask) == mask;
 }
 
-/* Is every descriptor below the limit in use? Then alloc_fd() fails with EMFILE. */
-static __always_inline bool is_table_full(const struct fdtable *fdt, u64 limit)
+/* Is every descriptor below the limit in use? Then alloc_fd() fails with EMFILE. A function of its own for the verifier, which
+ * would follow its loop once for each call and each state before it; so the table is an address that was read. */
+__noinline u32 is_table_full(u64 table, u64 limit)
 {
+	const struct fdtable *fdt = (const struct fdtable *)table;
 	const unsigned long *full = BPF_CORE_READ(fdt, full_fds_bits);
 	const unsigned long *open = BPF_CORE_READ(fdt, open_fds);
 	u64 words = limit / 64;
@@ -52,7 +54,7 @@ static __always_inline struct descriptor_room room_of(const struct task_struct *
 	if (limit > FULL_WORDS_MOST * 64 * 64)
 		return room;
 	room.limit = limit;
-	room.full = is_table_full(BPF_CORE_READ(task, files, fdt), limit);
+	room.full = is_table_full((u64)BPF_CORE_READ(task, files, fdt), limit);
 	return room;
 }
 
