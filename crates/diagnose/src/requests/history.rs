@@ -65,6 +65,8 @@ pub struct ThreadHistory {
     /// When it gave threads the results of their jobs, lately.
     results_ns: VecDeque<u64>,
     lacks: CpuLackLog,
+    /// Another thread of its process ended a wait of its event loop then, the last time; 0: none did.
+    helped_ns: u64,
     /// Events until then are not known any more, or were never.
     known_from_ns: u64,
     events: VecDeque<ThreadEvent>,
@@ -146,6 +148,11 @@ impl ThreadHistory {
     /// Returns whether the history has all events since `ns`.
     pub fn is_known_since(&self, ns: u64) -> bool {
         self.known_from_ns <= ns
+    }
+
+    /// Returns whether another thread of its process may have ended a wait of its event loop after `ns`.
+    pub fn may_have_help_since(&self, ns: u64) -> bool {
+        self.helped_ns > ns
     }
 
     /// Returns how many requests of others the thread began to serve between two times, and the
@@ -351,6 +358,7 @@ impl History {
                 long: LongWorkLog::default(),
                 results_ns: VecDeque::new(),
                 lacks: CpuLackLog::default(),
+                helped_ns: 0,
                 known_from_ns: 0,
                 events: VecDeque::new(),
                 samples: VecDeque::new(),
@@ -418,7 +426,11 @@ impl History {
     pub fn add(&mut self, thread: ThreadId, end_ns: u64, kind: ThreadEventKind, horizon_ns: u64) {
         self.add_to_runtime(thread, end_ns, &kind, horizon_ns);
         self.note_result(&kind);
+        let is_helped = self.is_helped_loop(thread, &kind);
         let history = self.get_mut(thread);
+        if is_helped {
+            history.helped_ns = history.helped_ns.max(end_ns);
+        }
         if history.events.is_empty() && history.known_from_ns == 0 {
             history.known_from_ns = match kind {
                 ThreadEventKind::Wait(wait) => wait.start_ns,
@@ -452,6 +464,16 @@ impl History {
             }
             results_ns.push_back(wait.woken_ns);
         }
+    }
+
+    /// Returns whether another thread of the process ended this wait of an event loop.
+    fn is_helped_loop(&self, thread: ThreadId, kind: &ThreadEventKind) -> bool {
+        let ThreadEventKind::Wait(wait) = kind else {
+            return false;
+        };
+        let other = wait.waker_thread.filter(|other| *other != thread);
+        is_of_loop(wait.object)
+            && other.is_some_and(|other| self.get(other).pid == self.get(thread).pid)
     }
 
     /// Adds an event to the task runtime of the process; a scheduler's wait shows that there is

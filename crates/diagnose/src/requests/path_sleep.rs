@@ -53,6 +53,10 @@ impl PathFinder<'_> {
             return false;
         }
         let thread = self.history.get(home);
+        // Most loops never have any: those events need not be searched for each request.
+        if !thread.may_have_help_since(since_ns) {
+            return false;
+        }
         let numbers = (0..thread.event_count_until(at.own_ns)).rev();
         let events = numbers.take(HOPS_LEAST as usize);
         let mut events = events

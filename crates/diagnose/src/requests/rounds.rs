@@ -112,6 +112,14 @@ impl PathFinder<'_> {
     }
 }
 
+/// Returns whether the time before a send call belongs to the request that it answers.
+fn is_sent_at_once(thread: &ThreadHistory, number: usize) -> bool {
+    let end_ns = |number: usize| thread.event(number).map(|event| event.end_ns);
+    let before_ns = number.checked_sub(1).and_then(end_ns);
+    let took_ns = end_ns(number).zip(before_ns);
+    took_ns.is_some_and(|(end_ns, before_ns)| thread.work().is_before_send(end_ns - before_ns))
+}
+
 impl LoopRounds {
     /// Takes a wait of the loop. Returns whether it waited for a timer: else the request's began later, if it has one.
     fn wait(&mut self, wait: &ThreadWait) -> bool {
@@ -128,12 +136,7 @@ impl LoopRounds {
     /// Follows an event loop's rounds: a receive call begins one, a send call ends it.
     fn add_call(&mut self, thread: &ThreadHistory, number: usize, call: &ThreadCall) {
         if call.is_send {
-            let end_ns = |number: usize| thread.event(number).map(|event| event.end_ns);
-            let before_ns = number.checked_sub(1).and_then(end_ns);
-            let took_ns = end_ns(number)
-                .zip(before_ns)
-                .map(|(end, before)| end - before);
-            self.is_serial |= took_ns.is_some_and(|ns| thread.work().is_before_send(ns));
+            self.is_serial = self.is_serial || is_sent_at_once(thread, number);
             self.is_reading = false;
             self.passed = self.reads_ns.len();
         } else if !self.is_reading && self.idle_ns.is_none() {

@@ -3,6 +3,7 @@
 //! the square of its time, as a stall of 200 ms belongs to the request that took 201 ms, not to those of 1 ms beside it.
 
 use std::collections::HashMap;
+use std::hash::BuildHasherDefault;
 use std::ops::Range;
 
 use table::Columns;
@@ -12,11 +13,11 @@ use super::endpoint::{Endpoint, EndpointId, EndpointTable};
 use super::exchange::Exchange;
 use super::part::RequestPart;
 use super::trail::{RequestBreakdown, RequestStep, STEPS_MOST};
+use crate::rows::hash::CookieHasher;
 
 /// A stage that lasted between two readings of a ledger.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct HeldStage {
-    endpoint: EndpointId,
     /// The later reading.
     until_ns: u64,
     /// The reading before.
@@ -30,7 +31,8 @@ struct HeldStage {
 pub struct StageTable {
     /// No thread was seen: what is unknown of a client may have been TCP's.
     is_capture: bool,
-    held: Vec<HeldStage>,
+    /// By connection, in the order of time once no more come.
+    held: HashMap<EndpointId, Vec<HeldStage>, BuildHasherDefault<CookieHasher>>,
     latest: HashMap<EndpointId, (u64, Vec<u64>)>,
 }
 
@@ -60,8 +62,7 @@ impl StageTable {
                 let grew_ns = ns.saturating_sub(*before);
                 *before = *ns;
                 if let Some(part) = RequestPart::of_stage(*stage).filter(|_| grew_ns > 0) {
-                    self.held.push(HeldStage {
-                        endpoint,
+                    self.held.entry(endpoint).or_default().push(HeldStage {
                         until_ns: row.time_ns,
                         from_ns: *from_ns,
                         part,
@@ -76,26 +77,19 @@ impl StageTable {
     /// Sorts the readings; no more come.
     pub fn finish(&mut self) {
         self.latest = HashMap::default();
-        self.held.sort_unstable();
-    }
-
-    /// The stages of a connection in readings that overlap a time.
-    fn overlapping_stages(&self, endpoint: EndpointId, time: (u64, u64)) -> Range<usize> {
-        let first = self
-            .held
-            .partition_point(|it| (it.endpoint, it.until_ns) < (endpoint, time.0));
-        let rest = &self.held[first..];
-        let is_in = |it: &HeldStage| it.endpoint == endpoint && it.from_ns < time.1;
-        let end = rest.iter().take_while(|it| is_in(it)).count();
-        first..first + end
+        for held in self.held.values_mut() {
+            held.sort_unstable();
+        }
     }
 
     /// Returns the reading after which no stage is shared any more with what ended then; `None`: none is shared.
     pub fn shared_until(&self, endpoint: &Endpoint, id: EndpointId, end_ns: u64) -> Option<u64> {
         let ends = [Some(id), endpoint.peer].into_iter().flatten();
-        let of = |id| self.overlapping_stages(id, (end_ns, end_ns.saturating_add(1)));
-        let last = |range: Range<usize>| self.held[range].iter().map(|it| it.until_ns).max();
-        ends.filter_map(|id| last(of(id))).max()
+        let held = ends.filter_map(|id| self.held.get(&id)).flat_map(|held| {
+            let range = overlapping_stages(held, (end_ns, end_ns.saturating_add(1)));
+            &held[range]
+        });
+        held.map(|it| it.until_ns).max()
     }
 
     /// Divides the time that TCP held data of a connection among its exchanges.
@@ -106,16 +100,27 @@ impl StageTable {
             return;
         };
         for end in [Some(id), endpoint.peer].into_iter().flatten() {
-            let range = self.overlapping_stages(end, time);
+            let Some(held) = self.held.get_mut(&end) else {
+                continue;
+            };
+            let range = overlapping_stages(held, time);
             let parts = match self.is_capture {
                 true => &SHARED[..],
                 false => &SHARED[..2],
             };
-            for held in &mut self.held[range] {
-                held.share(endpoint, parts, exchanges);
+            for stage in &mut held[range] {
+                stage.share(endpoint, parts, exchanges);
             }
         }
     }
+}
+
+/// The stages among those of a connection in readings that overlap a time.
+fn overlapping_stages(held: &[HeldStage], time: (u64, u64)) -> Range<usize> {
+    let first = held.partition_point(|it| it.until_ns < time.0);
+    let rest = held[first..].iter();
+    let count = rest.take_while(|it| it.from_ns < time.1).count();
+    first..first + count
 }
 
 impl HeldStage {

@@ -70,6 +70,10 @@ impl Hasher for CookieHasher {
         }
     }
 
+    fn write_u32(&mut self, value: u32) {
+        self.write_u64(u64::from(value));
+    }
+
     fn write_u64(&mut self, value: u64) {
         let product = value.wrapping_mul(0x9E37_79B9_7F4A_7C15);
         self.0 = product ^ (product >> 32);
