@@ -58,6 +58,8 @@ pub fn empty_stages(conn: u64, since_ns: u64) -> TcpStage {
         loss_episodes: 0,
         max_send_queue_bytes: 0,
         max_snd_wnd_bytes: 0,
+        window_growth_ns: Some(0),
+        send_buffer_growth_ns: None,
         nodelay: false,
     }
 }

@@ -112,6 +112,12 @@ struct stage_ledger {
 	u8 thin;		 /* the present stall began with few segments out */
 	u8 probed_thin;		 /* the stall of probed_ns did */
 	u8 burst;		 /* burst_end holds */
+	u32 grown_wnd_bytes; /* the peer's window when it was last twice as large as then; 0: none yet */
+	u32 sndbuf_bytes;     /* largest limit of the send buffer */
+	u64 wnd_grown_ns;     /* receiver_window when the peer's window was last twice as large */
+	u64 wnd_growth_ns;    /* of it, waits for such growth */
+	u64 sndbuf_grown_ns;  /* send_buffer when the limit last grew */
+	u64 sndbuf_growth_ns; /* of it, waits for such growth */
 };
 
 /* Holds what the last sample of the socket's statistics saw: see tcp_stats.bpf.h. */

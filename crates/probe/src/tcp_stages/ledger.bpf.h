@@ -247,6 +247,50 @@ static __always_inline bool was_acknowledged(const struct stage_ledger *led,
 	return seq_diff(tp->snd_una, led->write_seq) >= 0;
 }
 
+/*
+ * What of a stage passed since a buffer grew before, and was a wait for it to grow. tcp_rcv_space_adjust() measures for a
+ * round trip, and "DRS is always one RTT late"; tcp_sndbuf_expand() waits for an ACK. So it is two round trips at most: a
+ * longer wait is for a buffer that does not grow.
+ */
+static __always_inline u64 growth_wait_ns(const struct stage_ledger *led, u32 stage, u64 grown_ns,
+					  const struct tcp_sock *tp)
+{
+	u64 most_ns = 2 * (u64)(tp->srtt_us >> 3) * NSEC_PER_USEC;
+	u64 waited_ns = led->stage_ns[stage];
+
+	if (waited_ns <= grown_ns)
+		return 0;
+	waited_ns -= grown_ns;
+	return waited_ns < most_ns ? waited_ns : most_ns;
+}
+
+/* The receiver's window has grown. Its kernel makes it twice what was read; by less it varies without that. */
+static __always_inline void note_window_growth(struct stage_ledger *led, const struct tcp_sock *tp)
+{
+	if (tp->snd_wnd < 2 * (u64)led->grown_wnd_bytes)
+		return;
+	if (led->grown_wnd_bytes)
+		led->wnd_growth_ns +=
+			growth_wait_ns(led, STAGE_RECEIVER_WINDOW, led->wnd_grown_ns, tp);
+	led->wnd_grown_ns = led->stage_ns[STAGE_RECEIVER_WINDOW];
+	led->grown_wnd_bytes = tp->snd_wnd;
+}
+
+/* The same of the send buffer: tcp_sndbuf_expand() makes it twice the congestion window, up to tcp_wmem[2]. */
+static __always_inline void note_send_buffer_growth(struct stage_ledger *led,
+						    const struct tcp_sock *tp)
+{
+	u32 limit_bytes = ((const struct sock *)tp)->sk_sndbuf;
+
+	if (limit_bytes <= led->sndbuf_bytes)
+		return;
+	if (led->sndbuf_bytes)
+		led->sndbuf_growth_ns +=
+			growth_wait_ns(led, STAGE_SEND_BUFFER, led->sndbuf_grown_ns, tp);
+	led->sndbuf_grown_ns = led->stage_ns[STAGE_SEND_BUFFER];
+	led->sndbuf_bytes = limit_bytes;
+}
+
 /* The window of a SYN is not scaled (RFC 7323 2.2): until data was delivered there is none. */
 static __always_inline void note_extremes(struct stage_ledger *led, const struct tcp_sock *tp)
 {
@@ -254,8 +298,11 @@ static __always_inline void note_extremes(struct stage_ledger *led, const struct
 
 	if (queued_bytes > led->max_send_queue_bytes)
 		led->max_send_queue_bytes = queued_bytes;
-	if (tp->delivered > 1 && tp->snd_wnd > led->max_snd_wnd_bytes)
+	note_send_buffer_growth(led, tp);
+	if (tp->delivered > 1 && tp->snd_wnd > led->max_snd_wnd_bytes) {
 		led->max_snd_wnd_bytes = tp->snd_wnd;
+		note_window_growth(led, tp);
+	}
 }
 
 static __always_inline void note_sequence(struct stage_ledger *led, const struct tcp_sock *tp)

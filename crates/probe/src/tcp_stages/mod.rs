@@ -102,6 +102,8 @@ pub(crate) fn make_row(reading: &stage_reading) -> TcpStage {
         loss_limited_bytes,
         loss_limited_retrans_bytes,
         loss_limited_cwnd_byte_ms,
+        window_growth_ns,
+        send_buffer_growth_ns,
         stalls,
         rtt_samples,
         nagle_holds,
@@ -203,6 +205,8 @@ pub(crate) fn make_row(reading: &stage_reading) -> TcpStage {
         loss_episodes,
         max_send_queue_bytes,
         max_snd_wnd_bytes,
+        window_growth_ns: Some(window_growth_ns),
+        send_buffer_growth_ns: Some(send_buffer_growth_ns),
         nodelay: nodelay != 0,
     }
 }

@@ -367,6 +367,8 @@ static __always_inline void stages_copy(struct stage_reading *out, const struct 
 	out->loss_limited_bytes = led->loss_limited_delivered * tp->mss_cache;
 	out->loss_limited_retrans_bytes = (u64)led->loss_limited_retrans * tp->mss_cache;
 	out->loss_limited_cwnd_byte_ms = led->loss_limited.cwnd_ns / NSEC_PER_MSEC * tp->mss_cache;
+	out->window_growth_ns = led->wnd_growth_ns;
+	out->send_buffer_growth_ns = led->sndbuf_growth_ns;
 	out->stalls = led->stalls;
 	out->rtt_samples = led->rtt_samples;
 	out->nagle_holds = led->nagle_holds;

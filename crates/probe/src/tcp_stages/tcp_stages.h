@@ -66,6 +66,8 @@ struct stage_reading {
 	__u64 loss_limited_bytes;
 	__u64 loss_limited_retrans_bytes;
 	__u64 loss_limited_cwnd_byte_ms;
+	__u64 window_growth_ns;
+	__u64 send_buffer_growth_ns;
 	struct stall_facts stalls;
 	__u32 rtt_samples;
 	__u32 nagle_holds;

@@ -71,6 +71,12 @@ pub struct StageLedger {
     una: Offset,
     next: Offset,
     window_bytes: Option<i64>,
+    /// The window when it was last twice as large as then, bytes; 0: none yet.
+    grown_bytes: u32,
+    /// The window has grown so since the last data.
+    is_grown: bool,
+    /// Time in `receiver_window` when it last had, ns.
+    grown_ns: u64,
     mss: Option<u32>,
     /// Least round trip of the whole path, ns.
     path_ns: u64,
@@ -103,6 +109,9 @@ impl StageLedger {
             una: 0,
             next: 0,
             window_bytes: None,
+            grown_bytes: 0,
+            is_grown: false,
+            grown_ns: 0,
             mss: None,
             path_ns: 0,
             slack_ns: RELEASE_NS,
@@ -183,8 +192,7 @@ impl StageLedger {
         self.next = self.next.max(self.una);
         self.window_bytes = ack.window_bytes.or(self.window_bytes);
         if let Some(window) = ack.window_bytes {
-            let window = u32::try_from(window).unwrap_or(u32::MAX);
-            self.row.max_snd_wnd_bytes = self.row.max_snd_wnd_bytes.max(window);
+            self.see_window(u32::try_from(window).unwrap_or(u32::MAX));
         }
         if self
             .recovery
@@ -216,6 +224,27 @@ impl StageLedger {
             first.is_emptied = is_emptied;
             first.is_by_timer |= ack.is_by_timer;
         }
+    }
+
+    /// Notes the window that the receiver announced.
+    fn see_window(&mut self, bytes: u32) {
+        self.row.max_snd_wnd_bytes = self.row.max_snd_wnd_bytes.max(bytes);
+        if bytes / 2 >= self.grown_bytes {
+            self.is_grown |= self.grown_bytes > 0;
+            self.grown_bytes = bytes;
+        }
+    }
+
+    /// Counts the wait for a window that has grown, two round trips at most: the receiver's kernel measures what is read in a
+    /// round trip, and is one late.
+    fn count_growth(&mut self) {
+        if !std::mem::take(&mut self.is_grown) {
+            return;
+        }
+        let waited_ns = self.row.receiver_window_ns.saturating_sub(self.grown_ns);
+        let known_ns = self.row.window_growth_ns.unwrap_or(0);
+        self.row.window_growth_ns = Some(known_ns + waited_ns.min(2 * self.path_ns));
+        self.grown_ns = self.row.receiver_window_ns;
     }
 
     /// Notes that data up to `next` was sent at an unknown time.
@@ -382,6 +411,7 @@ impl StageLedger {
             Some((bytes, release)) => self.judge_released(now_ns, bytes, release),
             None => self.judge_unasked(now_ns),
         }
+        self.count_growth();
         self.row.time_ns = self.row.time_ns.max(now_ns);
     }
 
