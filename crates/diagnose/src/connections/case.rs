@@ -172,6 +172,23 @@ impl Case<'_> {
         polled_bytes.max(ledger_bytes).into()
     }
 
+    /// Returns the time of waits for a receiver's window that then grew to twice its size, ns; `None` where that is not known. It
+    /// is no lack of buffer: the receiver had room for more.
+    pub fn window_growth_ns(&self) -> Option<u64> {
+        let growth_ns = match self.ledger() {
+            Some(ledger) => ledger.window_growth_ns?,
+            None => self.own.gathered.samples.window.growth_us * 1_000,
+        };
+        Some(growth_ns.min(self.ns(Stage::ReceiverWindow)))
+    }
+
+    /// Returns the time of waits for a send buffer that the kernel then made larger, ns; `None` where that is not known. No setting
+    /// was the limit: the kernel makes it twice the congestion window, when an ACK finds it full.
+    pub fn send_buffer_growth_ns(&self) -> Option<u64> {
+        let growth_ns = self.ledger()?.send_buffer_growth_ns?;
+        Some(growth_ns.min(self.ns(Stage::SendBuffer)))
+    }
+
     /// Returns whether the receiver's window covers all that the path holds: a larger window would only let a queue on
     /// the path grow.
     pub fn window_fills_path(&self) -> bool {

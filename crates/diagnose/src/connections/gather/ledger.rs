@@ -94,6 +94,9 @@ impl LedgerDigest {
             return Some(last);
         };
         last.since_ns = base.time_ns;
+        let since = |now: Option<u64>, before: Option<u64>| Some(now?.saturating_sub(before?));
+        last.window_growth_ns = since(last.window_growth_ns, base.window_growth_ns);
+        last.send_buffer_growth_ns = since(last.send_buffer_growth_ns, base.send_buffer_growth_ns);
         macro_rules! subtract {
             ($($field:ident),+ $(,)?) => {
                 $(last.$field = last.$field.saturating_sub(base.$field);)+

@@ -55,6 +55,31 @@ pub struct WindowSamples {
     pub full: u32,
     /// Those of them with less than half of the largest window so far.
     pub shrunk: u32,
+    /// The window when it was last twice as large as then, bytes; 0: none yet.
+    grown_bytes: u32,
+    /// The kernel's clock of the full window at that moment, µs; `None`: there is no clock.
+    grown_us: Option<u64>,
+    /// Time of that clock in waits for such growth, µs: of each, two round trips at most.
+    pub growth_us: u64,
+}
+
+impl WindowSamples {
+    /// Notes the window of a sample, after the SYN. A receiver's kernel measures what is read in a round trip, and is one late
+    /// (`tcp_rcv_space_adjust()`): a longer wait is for a window that does not grow.
+    fn see_growth(&mut self, window_bytes: u32, sample: &TcpSample) {
+        self.largest_bytes = self.largest_bytes.max(window_bytes);
+        if window_bytes / 2 < self.grown_bytes {
+            return;
+        }
+        if let (true, Some(before), Some(now)) =
+            (self.grown_bytes > 0, self.grown_us, sample.rwnd_limited_us)
+        {
+            let most_us = 2 * u64::from(sample.srtt_us);
+            self.growth_us += now.saturating_sub(before).min(most_us);
+        }
+        self.grown_bytes = window_bytes;
+        self.grown_us = sample.rwnd_limited_us;
+    }
 }
 
 impl SampleDigest {
@@ -117,7 +142,7 @@ impl SampleDigest {
             let window = &mut self.window;
             // Until data is acknowledged it is the SYN's, which is never scaled (RFC 7323 2.2).
             if sample.bytes_acked > SYN_BYTES {
-                window.largest_bytes = window.largest_bytes.max(window_bytes);
+                window.see_growth(window_bytes, sample);
             }
             if PollClass::from_sample(sample) == PollClass::WindowFull {
                 window.full += 1;

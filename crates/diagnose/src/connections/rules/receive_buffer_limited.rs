@@ -4,12 +4,13 @@
 use table::Stage;
 
 use super::rule::{FindingExplanation, Rule, RuleDoubt, RuleFinding, Verdict, WinBasis};
-use super::shared::facts::{known_bytes, known_flag, known_real, min_rtt, sum, whole};
+use super::shared::facts::{known_bytes, known_flag, known_real, min_rtt, sum, total_ns, whole};
 use super::shared::sentences::{advice, of_life};
 use super::shared::window_cause::{WindowCause, window_cause};
 use crate::connections::case::Case;
 use crate::connections::exclusion::ExcludableCause;
 use crate::connections::subject::ConnectionSubject;
+use crate::report::severity::held_up;
 use crate::report::{
     Advice, Confidence, ConfidenceLevel, DataDirection, Fact, FactUnit, Finding, RuleId,
     UndecidedFinding,
@@ -37,19 +38,21 @@ impl Rule for ReceiveBufferLimited {
         if limited_ns == 0 {
             return Verdict::Quiet;
         }
+        let lacking_ns = limited_ns - case.window_growth_ns().unwrap_or(0);
         match window_cause(case) {
             WindowCause::Reader(_) => Verdict::Quiet,
             WindowCause::Buffer(_) if case.window_fills_path() => Verdict::Quiet,
             WindowCause::Buffer(_) => Verdict::Fires(RuleFinding {
                 direction: DataDirection::Sending,
                 concerned_ns: limited_ns,
-                harm_ns: limited_ns,
-                facts: window_facts(case),
+                harm_ns: lacking_ns,
+                facts: with_growth(case, window_facts(case)),
             }),
+            WindowCause::Unclear if lacking_ns == 0 => Verdict::Quiet,
             WindowCause::Unclear => Verdict::Inconclusive(RuleDoubt {
                 candidates: vec![self.id(), RuleId::SlowReader],
-                concerned_ns: limited_ns,
-                facts: window_facts(case),
+                concerned_ns: lacking_ns,
+                facts: with_growth(case, window_facts(case)),
                 why: "The other end is not recorded: its reader may be slow, or its buffer may be small.",
                 would_help: Some("Record on the other host too, or both ends on this host."),
             }),
@@ -78,7 +81,18 @@ impl Rule for ReceiveBufferLimited {
         }
     }
 
+    fn is_apart(&self, case: &Case) -> bool {
+        is_growth(case)
+    }
+
     fn headline(&self, finding: &Finding) -> String {
+        let growth_ns = whole(&finding.evidence.0, GROWTH).unwrap_or(0);
+        if finding.is_note() && growth_ns > finding.harm_ns {
+            return format!(
+                "The receiver's window grew with the data, and the sender waited {} for it meanwhile.",
+                duration(growth_ns)
+            );
+        }
         let cause = match buffer_change(&finding.evidence.0) {
             _ if whole(&finding.evidence.0, "largest_window_bytes") == Some(UNSCALED_BYTES) => {
                 format!(
@@ -103,6 +117,24 @@ impl Rule for ReceiveBufferLimited {
             percent(undecided.share)
         )
     }
+}
+
+/// Name of the fact: the window was the limit while it still grew.
+const GROWTH: &str = "window_growth_ns";
+
+/// Adds the time in which the window still grew, if there was some.
+fn with_growth(case: &Case, mut facts: Vec<Fact>) -> Vec<Fact> {
+    let growth_ns = case.window_growth_ns().filter(|ns| *ns > 0);
+    let label = "waits for a window that then reached twice its size";
+    facts.extend(growth_ns.map(|ns| total_ns(GROWTH, ns, label)));
+    facts
+}
+
+/// Returns whether the window was mostly the limit while it grew, and too short a time after that to hold the connection up.
+fn is_growth(case: &Case) -> bool {
+    let growth_ns = case.window_growth_ns().unwrap_or(0);
+    let lacking_ns = case.ns(Stage::ReceiverWindow) - growth_ns;
+    growth_ns > lacking_ns && !held_up(lacking_ns, case.life_ns())
 }
 
 /// The window as it arrived and as it was announced, where something changed it on the way.
@@ -193,6 +225,14 @@ fn is_unscaled(case: &Case) -> bool {
     case.largest_window_bytes() == UNSCALED_BYTES
 }
 
+/// Fixes for a window that grows with the data.
+const GROWTH_FIXES: [&str; 3] = [
+    "A longer transfer needs no change: the receiver's kernel gives it a larger window each round trip, up to the third value \
+     of net.ipv4.tcp_rmem.",
+    "For many short transfers, keep the connection: its window stays as large.",
+    "Or raise the second value of net.ipv4.tcp_rmem at the receiver: a connection begins with that buffer.",
+];
+
 /// Fixes for a connection without a window scale.
 const UNSCALED_FIXES: [&str; 3] = [
     "At both ends, `sysctl net.ipv4.tcp_window_scaling` must be 1, its default. `ss -ti` shows `wscale` of a connection that has it.",
@@ -221,6 +261,9 @@ fn middlebox_fixes(seen: u64, announced: u64) -> Vec<Advice> {
 }
 
 fn list_fixes(case: &Case) -> Vec<Advice> {
+    if is_growth(case) {
+        return advice(GROWTH_FIXES);
+    }
     if is_unscaled(case) {
         return advice(UNSCALED_FIXES);
     }
@@ -229,12 +272,17 @@ fn list_fixes(case: &Case) -> Vec<Advice> {
     }
     let peer = case.peer.and_then(|peer| peer.identity());
     let first = if peer.and_then(|peer| peer.rcvbuf_locked) == Some(false) {
-        "At the receiver, raise the third value of net.ipv4.tcp_rmem: the kernel sizes the buffer \
-         itself, up to that value."
+        "At the receiver, compare the limit of the buffer with the third value of net.ipv4.tcp_rmem. The kernel \
+         makes it no larger: if it has reached that value, raise that."
     } else {
         "At the receiver, do not set SO_RCVBUF: Linux then sizes the buffer itself, up to net.ipv4.tcp_rmem."
     };
     let mut fixes = vec![Advice(first.into())];
+    if peer.and_then(|peer| peer.rcvbuf_locked) == Some(false) {
+        let second = "If it has not, the kernel did not enlarge it: no round trip brought more than the one before. \
+                      Raise the second value, with which the buffer begins.";
+        fixes.push(Advice(second.into()));
+    }
     if let Some(cwnd_bytes) = case.cwnd_bytes() {
         let text = format!(
             "Or set SO_RCVBUF there, before connect() or listen(), to {} or more: twice what the \

@@ -9,17 +9,18 @@ use table::{Method, Stage};
 use super::rule::{FindingExplanation, Rule, RuleDoubt, RuleFinding, Verdict, WinBasis};
 use super::shared::delayed_acks::round_trips_ns;
 use super::shared::facts::{
-    known, known_bytes, known_flag, known_real, min_rtt, sum, total_ns, worst,
+    known, known_bytes, known_flag, known_real, min_rtt, sum, total_ns, whole, worst,
 };
-use super::shared::sentences::{direct_confidence, of_life};
+use super::shared::sentences::{advice, direct_confidence, of_life};
 use crate::connections::case::Case;
 use crate::connections::exclusion::ExcludableCause;
 use crate::connections::gather::calls::CallDigest;
 use crate::connections::gather::polls::PollClass;
+use crate::report::severity::held_up;
 use crate::report::{
     Advice, Confidence, ConfidenceLevel, DataDirection, Fact, FactUnit, FactValue, Finding, RuleId,
 };
-use crate::units::{count, format_bytes, percent};
+use crate::units::{count, duration, format_bytes, percent};
 
 /// The rule `send_buffer_limited`.
 pub struct SendBufferLimited;
@@ -48,11 +49,15 @@ impl Rule for SendBufferLimited {
         if limited_ns == 0 || case.send_buffer_fills_path() {
             return Verdict::Quiet;
         }
+        let growth_ns = case.send_buffer_growth_ns().filter(|ns| *ns > 0);
+        let label = "waits for a send buffer that the kernel then made larger";
+        let mut facts = collect_facts(case);
+        facts.extend(growth_ns.map(|ns| total_ns(GROWTH, ns, label)));
         Verdict::Fires(RuleFinding {
             direction: DataDirection::Sending,
             concerned_ns: limited_ns,
-            harm_ns: limited_ns,
-            facts: collect_facts(case),
+            harm_ns: limited_ns.saturating_sub(growth_ns.unwrap_or(0)),
+            facts,
         })
     }
 
@@ -75,13 +80,41 @@ impl Rule for SendBufferLimited {
         }
     }
 
+    fn is_apart(&self, case: &Case) -> bool {
+        is_growth(case)
+    }
+
     fn headline(&self, finding: &Finding) -> String {
+        let growth_ns = whole(&finding.evidence.0, GROWTH).unwrap_or(0);
+        if finding.is_note() && growth_ns > finding.harm_ns {
+            return format!(
+                "The send buffer grew with the data, and the program waited {} for room meanwhile.",
+                duration(growth_ns)
+            );
+        }
         format!(
             "The send buffer was full while path and receiver could take more — cost {}.",
             of_life(finding)
         )
     }
 }
+
+/// Name of the fact: the buffer was the limit while it still grew.
+const GROWTH: &str = "send_buffer_growth_ns";
+
+/// Returns whether the buffer was mostly the limit while it grew, and too short a time after that to hold the connection up.
+fn is_growth(case: &Case) -> bool {
+    let growth_ns = case.send_buffer_growth_ns().unwrap_or(0);
+    let lacking_ns = case.ns(Stage::SendBuffer) - growth_ns;
+    growth_ns > lacking_ns && !held_up(lacking_ns, case.life_ns())
+}
+
+/// Fixes for a buffer that grows with the data.
+const GROWTH_FIXES: [&str; 2] = [
+    "A longer transfer needs no change: the kernel makes the buffer twice the congestion window, up to the third value of \
+     net.ipv4.tcp_wmem.",
+    "Or raise the second value of net.ipv4.tcp_wmem: a connection begins with that buffer.",
+];
 
 /// Makes the facts of the buffer, and of how much data the path could take.
 fn collect_facts(case: &Case) -> Vec<Fact> {
@@ -148,6 +181,9 @@ fn win_basis(case: &Case) -> WinBasis {
 }
 
 fn list_fixes(case: &Case) -> Vec<Advice> {
+    if is_growth(case) {
+        return advice(GROWTH_FIXES);
+    }
     let locked = case
         .own
         .identity()
@@ -157,7 +193,7 @@ fn list_fixes(case: &Case) -> Vec<Advice> {
     } else {
         "Do not set SO_SNDBUF: Linux then sizes the buffer itself, up to net.ipv4.tcp_wmem."
     };
-    let mut advice = vec![Advice(first.into())];
+    let mut fixes = vec![Advice(first.into())];
     if let Some(path_bytes) = path_bytes(case) {
         // The kernel doubles the value for its own book-keeping (sock_setsockopt), and queued
         // data takes about twice its size in buffers (tcp_sndbuf_expand).
@@ -165,7 +201,7 @@ fn list_fixes(case: &Case) -> Vec<Advice> {
             "Or set SO_SNDBUF to {} or more: twice what the path takes now.",
             format_bytes(path_bytes * 2)
         );
-        advice.push(Advice(text.into()));
+        fixes.push(Advice(text.into()));
     }
     if let Some((share, senders)) = share_bytes(case) {
         let text = format!(
@@ -174,9 +210,9 @@ fn list_fixes(case: &Case) -> Vec<Advice> {
             format_bytes(share),
             count(senders)
         );
-        advice.push(Advice(text.into()));
+        fixes.push(Advice(text.into()));
     }
-    advice
+    fixes
 }
 
 /// Returns this connection's part if all send buffers of this host were divided by congestion windows (SNAP 5.3), and

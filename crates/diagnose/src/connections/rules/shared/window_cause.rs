@@ -36,7 +36,7 @@ pub fn window_cause(case: &Case) -> WindowCause {
             level: ConfidenceLevel::High,
             because,
         };
-        return if slow * 2.0 >= limited {
+        return if slow * 2.0 >= limited && !has_grown_open(case) {
             WindowCause::Reader(confidence)
         } else {
             WindowCause::Buffer(confidence)
@@ -46,6 +46,16 @@ pub fn window_cause(case: &Case) -> WindowCause {
         return by_zero_windows(case);
     }
     by_polls(case)
+}
+
+/// Returns whether the window mostly was the limit while it grew, and the reader did not let it close meanwhile. What the reader was
+/// late at other times is not why it was full.
+fn has_grown_open(case: &Case) -> bool {
+    let limited_ns = case.ns(Stage::ReceiverWindow);
+    let growth_ns = case.window_growth_ns().unwrap_or(0);
+    let ledger = case.peer.and_then(|peer| peer.judged.ledger.as_ref());
+    let is_open = ledger.is_some_and(|ledger| ledger.window_closed_ns * 2 < limited_ns);
+    is_open && growth_ns * 2 > limited_ns
 }
 
 /// Decides for a capture: with a reader that does not read, a window stays full after its data arrived, and becomes small. A small
