@@ -21,6 +21,10 @@ use crate::waits::NameTable;
 /// A reset closes a connection within the call that it answers: that call has ended so long after, a time slice.
 const CALL_LATE_NS: u64 = 10_000_000;
 
+/// Errors of a connection that a RST ended: before the FIN of the other end, and after (`include/uapi/asm-generic/errno.h`).
+pub const ECONNRESET: i32 = 104;
+pub const EPIPE: i32 = 32;
+
 /// One recorded end of a connection.
 #[derive(Debug, Clone)]
 pub struct Endpoint {
@@ -44,6 +48,8 @@ pub struct Endpoint {
     pub closed_ns: Option<u64>,
     /// Error with which it ended, an errno.
     pub errno: Option<i32>,
+    /// Whether a call on it had an error of a reset connection: its program knows of the reset.
+    pub has_reset_error: bool,
     /// Whether both ends have one address, or those of loopback: there is no path between.
     pub is_within_host: bool,
     /// A response was moved: a connection to a log has none.
@@ -87,6 +93,7 @@ impl Endpoint {
             opened_ns: None,
             closed_ns: None,
             errno: None,
+            has_reset_error: false,
             is_within_host: true,
             has_response: false,
             min_rtt_ns: None,
@@ -262,6 +269,11 @@ impl EndpointTable {
         if let Some(socket) = self.socket_of.get(&id) {
             self.by_socket.insert(*socket, id);
         }
+    }
+
+    /// Notes that a call on an end had this error, an errno.
+    pub fn note_error(&mut self, id: EndpointId, errno: i32) {
+        self.get_mut(id).has_reset_error |= matches!(errno, ECONNRESET | EPIPE);
     }
 
     /// Decides which sides the ends of a pair are on: the first that sends asks.

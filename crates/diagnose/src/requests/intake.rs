@@ -168,6 +168,7 @@ impl RequestTable {
                 continue;
             };
             let Ok(bytes) = u64::try_from(rows.result[row]) else {
+                self.endpoints.note_error(endpoint, -rows.result[row]);
                 continue;
             };
             let thread = self.history.thread(rows.pid[row], rows.tid[row]);

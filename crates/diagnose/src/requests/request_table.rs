@@ -15,6 +15,7 @@ use super::id::{EndpointId, ServiceId, ThreadId};
 use super::listing::{Listing, RequestFilter};
 use super::loop_pool::FreeConnections;
 use super::path_finder::HopCredit;
+use super::resets::LostRequest;
 use super::runs::ThreadRun;
 use super::service::ServiceTable;
 use super::stages::StageTable;
@@ -120,6 +121,8 @@ pub struct RequestTable {
     /// So many of these may be kept before some are forgotten.
     pub(super) waiting_most: usize,
     pub(super) closings: Vec<(u64, EndpointId)>,
+    /// Transfers that a RST ended without a FIN: whether their programs knew is open until all calls are known.
+    pub(super) reset_transfers: Vec<(EndpointId, ThreadId, LostRequest)>,
     /// When processes began with ids that others had, the first one last.
     pub(super) reused: Vec<(u64, u32)>,
     pub(super) closed: usize,
@@ -159,6 +162,7 @@ impl RequestTable {
         let is_on = |probe: &str| coverage.iter().any(|it| it.probe == probe && !is_off(it));
         Self {
             latest_ns: header.started_ns,
+            reset_transfers: Vec::new(),
             listing: Listing::new(filter, limit, header.started_ns),
             is_whole: is_few("waits"),
             has_most_calls: is_few("calls"),
@@ -311,5 +315,6 @@ impl RequestTable {
         for id in self.endpoints.ids() {
             self.finish_connection(id);
         }
+        self.count_reset_transfers();
     }
 }

@@ -68,7 +68,8 @@ pub struct ResetDigest {
     pub count: u64,
     /// Last messages that need no response, and that a reset answered: nothing was lost.
     pub farewells: u64,
-    /// Connections without any response that sent until the other end had closed (FIN): a transfer ended.
+    /// Connections without any response that sent until the other end had closed (FIN), or until their last call: a transfer
+    /// ended.
     pub transfers: u64,
     /// Requests without a response, on connections that closed without an error.
     pub unanswered: u64,

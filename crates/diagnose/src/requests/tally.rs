@@ -2,7 +2,7 @@
 
 use super::class::ConnectionClass;
 use super::contrast_digest::RequestTraits;
-use super::endpoint::{Endpoint, EndpointId};
+use super::endpoint::{ECONNRESET, EPIPE, Endpoint, EndpointId};
 use super::exchanges::SILENT_NS;
 use super::part::{PartTimes, RequestPart};
 use super::pauses::may_be_pings;
@@ -13,10 +13,6 @@ use super::runs::SeriesRequest;
 use super::series::ConnectionSeries;
 use super::service::{RequestSums, Side};
 use super::turns::{Exchange, Turns};
-
-/// Errors of a connection that a RST ended: before the FIN of the other end, and after (`include/uapi/asm-generic/errno.h`).
-const ECONNRESET: i32 = 104;
-const EPIPE: i32 = 32;
 
 impl RequestTable {
     /// Adds a request to the sums of its service.
@@ -151,7 +147,8 @@ impl RequestTable {
             digest.resets.farewells += u64::from(is_reset);
             return;
         }
-        if is_reset && answered_ns.is_none() && is_transfer(endpoint, request) {
+        let is_transfer = is_reset && answered_ns.is_none() && is_transfer(endpoint, request);
+        if is_transfer && endpoint.errno == Some(EPIPE) {
             let digest = self.services.digest_mut(endpoint.service);
             digest.resets.transfers += 1;
             return;
@@ -177,8 +174,26 @@ impl RequestTable {
             is_after_fin: endpoint.errno == Some(EPIPE),
             next_ns: None,
         };
+        if is_transfer {
+            self.reset_transfers
+                .push((id, request.request_thread, lost));
+            return;
+        }
         let digest = self.services.digest_mut(endpoint.service);
         digest.resets.add(request.request_thread, lost);
+    }
+
+    /// Counts transfers that a RST ended without a FIN, once all calls are known: the program got an error, or it had made its
+    /// last call and never knew.
+    pub(super) fn count_reset_transfers(&mut self) {
+        for (id, thread, lost) in std::mem::take(&mut self.reset_transfers) {
+            let endpoint = self.endpoints.get(id);
+            let resets = &mut self.services.digest_mut(endpoint.service).resets;
+            match endpoint.has_reset_error || !self.is_lossless {
+                true => resets.add(thread, lost),
+                false => resets.transfers += 1,
+            }
+        }
     }
 
     /// Returns the offset after the last byte of requests that an end moved, be its turns over or not.
@@ -213,10 +228,10 @@ impl RequestTable {
     }
 }
 
-/// Returns whether a connection without any response sent data for most of its time, and the other end had closed before it
-/// answered with RST: nothing shows that a response was due.
+/// Returns whether a connection without any response sent data for most of its time until the RST: nothing shows that a response
+/// was due.
 fn is_transfer(endpoint: &Endpoint, request: &Exchange) -> bool {
     let sent_ns = request.requested_ns.saturating_sub(request.asked_ns);
     let waited_ns = |closed_ns: u64| closed_ns.saturating_sub(request.requested_ns);
-    endpoint.errno == Some(EPIPE) && endpoint.closed_ns.is_some_and(|ns| sent_ns > waited_ns(ns))
+    endpoint.closed_ns.is_some_and(|ns| sent_ns > waited_ns(ns))
 }

@@ -59,7 +59,7 @@ fn harmless_finding(case: &ServiceCase<'_>, resets: &ResetDigest) -> RequestFind
     let (headline, unseen, advice) = match resets.farewells {
         0 => (
             format!(
-                "{address} closed {}, and reset them as {name} still sent. No response had come on them.",
+                "{address} reset {} on which {name} had only sent. No response had come on them.",
                 quantity(resets.transfers, "connection")
             ),
             "Whether a response was due. A transfer in one direction has none, and may end so.",
