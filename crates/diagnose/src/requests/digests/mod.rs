@@ -10,6 +10,7 @@ pub mod full_tables;
 pub mod functions;
 pub mod name_servers;
 pub mod round_trips;
+pub mod slow_starts;
 pub mod udp_drops;
 pub mod window_restarts;
 
@@ -27,6 +28,7 @@ use full_tables::FullTableDigest;
 use functions::FunctionDigest;
 use name_servers::NameServerDigest;
 use round_trips::RoundTripDigest;
+use slow_starts::SlowStartDigest;
 use udp_drops::UdpDropDigest;
 use window_restarts::WindowRestartDigest;
 
@@ -79,6 +81,8 @@ digests! {
     name_servers: NameServerDigest,
     /// Round trips of connections over time.
     round_trips: RoundTripDigest,
+    /// Slow start of connections.
+    slow_starts: SlowStartDigest,
     /// Datagrams that this host dropped.
     udp_drops: UdpDropDigest,
     /// Congestion windows that were small again after a pause.

@@ -1,11 +1,11 @@
-//! A connection for each request, or for few: handshakes of TCP and TLS take the time.
+//! A connection for each request, or for few: handshakes of TCP and TLS take the time, and slow start of each new connection.
 
 use super::rule::{Remedy, RequestFinding, RequestRule, RequestVerdict};
 use super::shared::{
     direct_confidence, duration_facts, make_advice, number, of_time, rule_out, time_fact,
 };
 use crate::report::severity::held_up;
-use crate::report::{RuleDoubt, RuleId};
+use crate::report::{Fact, RuleDoubt, RuleId};
 use crate::requests::RequestPart;
 use crate::requests::case::ServiceCase;
 use crate::requests::endpoint::Endpoint;
@@ -15,6 +15,8 @@ use crate::units::{count, duration, quantity};
 pub struct ConnectionChurn;
 
 const PARTS: &[RequestPart] = &[RequestPart::Connect];
+const PARTS_WITH_SLOW_START: &[RequestPart] =
+    &[RequestPart::Connect, RequestPart::CongestionWindow];
 
 impl RequestRule for ConnectionChurn {
     fn id(&self) -> RuleId {
@@ -101,9 +103,81 @@ fn end_of_use_ns(endpoint: &Endpoint, opened_ns: u64) -> u64 {
     endpoint.closed_ns.map_or(called_ns, |ns| ns.min(called_ns))
 }
 
+/// Slow start of the connections that the recording saw open.
+#[derive(Debug, Default)]
+struct SlowStartCost {
+    /// Requests waited for it, by ledgers and by estimate, whichever is less, ns.
+    ns: u64,
+    /// Most round trips of one connection, by estimate.
+    rounds: u64,
+    /// The same of other ends that are not recorded: no ledger says how long it was.
+    unseen_rounds: u64,
+}
+
+impl SlowStartCost {
+    /// Adds up both ends of the connections.
+    fn new(case: &ServiceCase<'_>) -> Self {
+        let starts = &case.evidence.digests.slow_starts;
+        let mut cost = Self::default();
+        for endpoint in case.endpoints().filter(|it| it.connect_ns.is_some()) {
+            let Some(own) = starts.connection(endpoint.conn) else {
+                continue;
+            };
+            let path_ns = endpoint.min_rtt_ns.unwrap_or(0);
+            let mut add = |limited_ns: Option<u64>, rounds: u64| {
+                let estimate_ns = rounds.saturating_mul(path_ns);
+                cost.ns += limited_ns.map_or(0, |ns| ns.min(estimate_ns));
+                if limited_ns.is_some_and(|ns| ns > 0) {
+                    cost.rounds = cost.rounds.max(rounds);
+                }
+            };
+            add(own.limited_ns, own.extra_rounds(own.sent_bytes));
+            let peer = endpoint.peer.map(|peer| case.evidence.endpoint(peer).conn);
+            match peer.and_then(|conn| starts.connection(conn)) {
+                Some(peer) => add(peer.limited_ns, peer.extra_rounds(peer.sent_bytes)),
+                None => {
+                    let rounds = own.extra_rounds(own.received_bytes);
+                    cost.unseen_rounds = cost.unseen_rounds.max(rounds);
+                }
+            }
+        }
+        cost.ns = cost.ns.min(case.part_ns(RequestPart::CongestionWindow));
+        cost
+    }
+
+    /// Returns the facts, if there was some.
+    fn facts(&self) -> Vec<Fact> {
+        if self.ns == 0 {
+            return Vec::new();
+        }
+        let label = "requests waited in slow start: ledgers, or the estimate if that is less";
+        let rounds =
+            "round trips of it on a connection, at most (estimate by bytes and first window)";
+        vec![
+            time_fact("slow_start_ns", self.ns, label),
+            number("slow_start_rounds", self.rounds, rounds),
+        ]
+    }
+
+    /// Returns what the recording does not show.
+    fn list_unseen(&self) -> Vec<String> {
+        let of_estimate =
+            "Whether HyStart or a narrow path ended slow start earlier: the estimate ignores both.";
+        let of_peer = format!(
+            "Slow start of the other end. For the largest response a new connection needs up to {} more.",
+            quantity(self.unseen_rounds, "round trip")
+        );
+        let of_estimate = (self.ns > 0).then(|| of_estimate.to_owned());
+        let of_peer = (self.unseen_rounds > 0).then_some(of_peer);
+        of_estimate.into_iter().chain(of_peer).collect()
+    }
+}
+
 /// Makes the finding: requests waited for new connections.
 fn finding(case: &ServiceCase<'_>, opened: &PoolSize, connect_ns: u64) -> RequestFinding {
-    let spare_ns = u128::from(connect_ns) * u128::from(opened.spare_connections())
+    let slow_start = SlowStartCost::new(case);
+    let new_ns = connect_ns + slow_start.ns;
+    let spare_ns = u128::from(new_ns) * u128::from(opened.spare_connections())
         / u128::from(opened.connections);
     let harm_ns = spare_ns as u64;
     let tcp_ns = opened.tcp_ns.min(connect_ns);
@@ -126,17 +200,22 @@ fn finding(case: &ServiceCase<'_>, opened: &PoolSize, connect_ns: u64) -> Reques
             "of this time: TLS, and the start of the first request",
         ),
     ];
+    facts.extend(slow_start.facts());
     facts.extend(duration_facts(case));
+    let (parts, cause) = match slow_start.ns {
+        0 => (PARTS, "handshakes"),
+        _ => (PARTS_WITH_SLOW_START, "handshakes and slow start"),
+    };
     RequestFinding {
-        parts: PARTS.to_vec(),
+        parts: parts.to_vec(),
         harm_ns,
         remedy: Remedy::Avoidable,
         headline: format!(
-            "{} opened {} for {}: handshakes took {}.",
+            "{} opened {} for {}: {cause} took {}.",
             case.title(),
             quantity(opened.connections, "connection"),
             quantity(case.requests(), "request"),
-            of_time(case, connect_ns)
+            of_time(case, new_ns)
         ),
         facts,
         ruled_out: rule_out(
@@ -156,10 +235,13 @@ fn finding(case: &ServiceCase<'_>, opened: &PoolSize, connect_ns: u64) -> Reques
                 ),
             ],
         ),
-        could_not_see: vec![
-            "Who closed the connections: the program, or the other end after each response."
-                .to_owned(),
-        ],
+        could_not_see: [
+            "Who closed the connections: the program, or the other end after each response.",
+        ]
+        .map(str::to_owned)
+        .into_iter()
+        .chain(slow_start.list_unseen())
+        .collect(),
         advice: make_advice(list_fixes(opened)),
         gain: Some("connections are kept, and their number is that in use at once"),
         confidence: direct_confidence(case, "connections and their handshakes were measured"),
