@@ -356,6 +356,10 @@ fn golden_files_are_short_and_unique() -> Outcome {
                 continue;
             }
             let content = fs::read(&path)?;
+            // An empty table says that this case has none of what it inherits.
+            if content.is_empty() {
+                continue;
+            }
             let is_answer = path.extension().is_some_and(|ending| ending == "json");
             let lines = content.iter().filter(|byte| **byte == b'\n').count();
             if is_answer && lines > MOST_LINES {

@@ -1,6 +1,5 @@
 //! Slow start of connections: how long it was the limit, and how many round trips it needs for the data of a connection.
 
-use std::collections::HashMap;
 use std::rc::Rc;
 
 use table::manifest::Header;
@@ -9,6 +8,7 @@ use table::{Rows, TableConsumer, TableId};
 
 use super::digest::RecordingDigest;
 use crate::kernel::TCP_INIT_CWND;
+use crate::rows::hash::ConnectionMap;
 use crate::waits::NameTable;
 
 /// Slow start of one end of a connection.
@@ -41,7 +41,7 @@ impl SlowStart {
 /// Slow start of all connections.
 #[derive(Debug, Default)]
 pub struct SlowStartDigest {
-    connections: HashMap<u64, SlowStart>,
+    connections: ConnectionMap<SlowStart>,
 }
 
 impl RecordingDigest for SlowStartDigest {
@@ -68,7 +68,7 @@ impl SlowStartDigest {
     /// Adds counters, which only grow.
     fn add_samples(&mut self, rows: &TcpSamples) {
         for row in 0..rows.conn.len() {
-            let known = self.connections.entry(rows.conn[row]).or_default();
+            let known = self.connection_mut(rows.conn[row]);
             known.sent_bytes = known.sent_bytes.max(rows.bytes_acked[row]);
             known.received_bytes = known.received_bytes.max(rows.bytes_received[row]);
             known.mss_bytes = known.mss_bytes.max(rows.mss_bytes[row].into());
@@ -78,7 +78,7 @@ impl SlowStartDigest {
     /// Adds readings of ledgers, which only grow.
     fn add_readings(&mut self, rows: &TcpStages) {
         for row in 0..rows.conn.len() {
-            let known = self.connections.entry(rows.conn[row]).or_default();
+            let known = self.connection_mut(rows.conn[row]);
             let limited_ns = known.limited_ns.unwrap_or(0);
             known.limited_ns = Some(limited_ns.max(rows.cwnd_startup_ns[row]));
         }
@@ -86,7 +86,12 @@ impl SlowStartDigest {
 
     /// Returns the slow start of this end of a connection; `None`: nothing is known of it.
     pub fn connection(&self, conn: u64) -> Option<&SlowStart> {
-        self.connections.get(&conn)
+        self.connections.get(conn)
+    }
+
+    fn connection_mut(&mut self, conn: u64) -> &mut SlowStart {
+        let position = self.connections.position(conn);
+        self.connections.at(position)
     }
 }
 
