@@ -305,6 +305,12 @@ impl<'a> ServiceCase<'a> {
         processes.map(|it| it.number).filter(|pid| *pid != 0)
     }
 
+    /// Returns whether a runtime runs tasks of the service in several threads.
+    pub fn has_task_runtime(&self) -> bool {
+        let history = &self.evidence.table.history;
+        self.pids().any(|pid| history.has_runtime_of(pid))
+    }
+
     /// Returns the processes of this host at the other ends, with threads that are not recorded, and their names. The one
     /// with the most time comes first.
     pub fn unrecorded_others(&self) -> Vec<(u32, String)> {

@@ -5,6 +5,7 @@ use table::{WaitObject, Waker};
 use super::endpoint::EndpointId;
 use super::history::{Target, ThreadEventKind, ThreadId, ThreadWait};
 use super::holder::{held_for, holder_of};
+use super::job::{JobDoer, find_doer};
 use super::part::RequestPart;
 use super::path_finder::{PathContext, PathFinder};
 use super::service::Side;
@@ -162,10 +163,12 @@ impl PathFinder<'_> {
             // a thread of a runtime had no task: the one that woke it had the task of the request
             Some(other) if wait.purpose == StackPurpose::Scheduler => Cause::Handover(other),
             Some(other) if !had_it && wait.purpose != StackPurpose::Mutex => Cause::Handover(other),
+            Some(other) if had_it && wait.purpose == StackPurpose::Result => {
+                self.cause_of_result(context, (thread, wait), other)
+            }
             Some(other) if had_it && self.is_woken_by(other, thread, wait, context.begin_ns) => {
                 Cause::Helper(other)
             }
-            Some(other) if had_it && wait.purpose == StackPurpose::Result => Cause::Job(other),
             None if wait.waker == Waker::Interrupt && wait.purpose != StackPurpose::Mutex => {
                 Cause::Part(RequestPart::Timer, self.describe_wait(wait))
             }
@@ -173,11 +176,32 @@ impl PathFinder<'_> {
         }
     }
 
+    /// Returns the cause of a wait for the result of a job, which `giver` gave: the thread that did it, another process, or
+    /// unknown. It is no lock.
+    fn cause_of_result(
+        &self,
+        context: &PathContext,
+        (thread, wait): (ThreadId, &ThreadWait),
+        giver: ThreadId,
+    ) -> Cause {
+        let times = (wait.start_ns, wait.woken_ns);
+        match find_doer(self.history, giver, times) {
+            JobDoer::OtherProcess => Cause::Part(RequestPart::Process, self.describe_wait(wait)),
+            _ if self.is_woken_by(giver, thread, wait, context.begin_ns) => Cause::Helper(giver),
+            JobDoer::Giver => Cause::Job(giver),
+            JobDoer::OtherThread | JobDoer::Unknown => match self.cause_of_lock(thread, wait) {
+                Cause::Part(RequestPart::Lock, about) => Cause::Part(RequestPart::Unknown, about),
+                cause => cause,
+            },
+        }
+    }
+
     /// Returns the cause of a wait for a lock: the lock itself, or what its holder waited for.
     fn cause_of_lock(&self, thread: ThreadId, wait: &ThreadWait) -> Cause {
         let about = self.describe_wait(wait);
         let holder = holder_of(self.history, thread, wait);
-        let held = holder.and_then(|it| held_for(self.history, it, wait));
+        let has_response = |target| self.endpoints.has_response(target);
+        let held = holder.and_then(|it| held_for(self.history, it, wait, &has_response));
         match held {
             Some(held) => Cause::Part(
                 held.part,

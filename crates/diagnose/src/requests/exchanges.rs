@@ -261,11 +261,13 @@ impl RequestTable {
             open.pool = pool;
             open.served = self.history.count_served(call.thread);
             if side == Side::Client {
-                let asking = (call.thread, open.begin_ns);
-                let has_response = |target| self.endpoints.has_response(target);
-                open.output = output_gap::gap_before(&self.history, asking, has_response);
-                let asking = (self.endpoints.get(id).service, call.thread);
-                if open.served > 0 {
+                if open.served == 0 {
+                    // else such a wait is a part of what the thread serves
+                    let asking = (call.thread, open.begin_ns);
+                    let has_response = |target| self.endpoints.has_response(target);
+                    open.output = output_gap::gap_before(&self.history, asking, has_response);
+                } else {
+                    let asking = (self.endpoints.get(id).service, call.thread);
                     let endpoints = &self.endpoints;
                     let is_of_service = |it| endpoints.get(it).service == asking.0;
                     let place: (_, &dyn Fn(EndpointId) -> bool) = (&self.history, &is_of_service);

@@ -33,8 +33,9 @@ const SWEPT_LEAST: usize = 1 << 20;
 /// Events that are kept of a thread at most: 6 MB. What a longer request did before is unknown.
 const KEPT_MOST: usize = 1 << 16;
 
-/// Results of jobs that are kept of a thread: while the request of one is accounted, its thread does others.
-const RESULTS_KEPT: usize = 64;
+/// Events of a thread that are read from a place for what it did just before or after: one lock, one job or one line of output
+/// has a few.
+pub const EVENTS_NEAR: usize = 64;
 
 /// Activity of a thread until a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,7 +63,7 @@ pub struct ThreadHistory {
     served: u64,
     work: ThreadWork,
     long: LongWorkLog,
-    /// When it gave threads the results of their jobs, lately.
+    /// When it gave threads the results of their jobs, lately, in the order of time.
     results_ns: VecDeque<u64>,
     lacks: CpuLackLog,
     /// Another thread of its process ended a wait of its event loop then, the last time; 0: none did.
@@ -88,8 +89,18 @@ impl ThreadHistory {
 
     /// Returns since when the thread did the job with the result that it gave at a time: since the result before; 0: none.
     pub fn job_since_ns(&self, given_ns: u64) -> u64 {
-        let before = self.results_ns.iter().rev().find(|ns| **ns < given_ns);
+        let later = self.results_ns.partition_point(|ns| *ns < given_ns);
+        let before = later.checked_sub(1).and_then(|at| self.results_ns.get(at));
         before.copied().unwrap_or(0)
+    }
+
+    /// Notes that the thread gave a result. Of those before `horizon_ns`, the last one is needed.
+    fn add_result(&mut self, given_ns: u64, horizon_ns: u64) {
+        let at = self.results_ns.partition_point(|ns| *ns <= given_ns);
+        self.results_ns.insert(at, given_ns);
+        let old = self.results_ns.partition_point(|ns| *ns < horizon_ns);
+        let excess = self.results_ns.len().saturating_sub(KEPT_MOST);
+        self.results_ns.drain(..old.saturating_sub(1).max(excess));
     }
 
     /// Returns the samples after a time and until another.
@@ -338,6 +349,11 @@ impl History {
         }
     }
 
+    /// Returns whether a runtime of a process runs tasks in several threads.
+    pub fn has_runtime_of(&self, pid: u32) -> bool {
+        self.runtimes.contains_key(&pid)
+    }
+
     /// Returns the id of a thread; a new thread gets one.
     pub fn thread(&mut self, pid: u32, tid: u32) -> ThreadId {
         let key = u64::from(pid) << 32 | u64::from(tid);
@@ -425,7 +441,7 @@ impl History {
     /// Adds what a thread did. `horizon_ns`: nothing older is needed.
     pub fn add(&mut self, thread: ThreadId, end_ns: u64, kind: ThreadEventKind, horizon_ns: u64) {
         self.add_to_runtime(thread, end_ns, &kind, horizon_ns);
-        self.note_result(&kind);
+        self.note_result(&kind, horizon_ns);
         let is_helped = self.is_helped_loop(thread, &kind);
         let history = self.get_mut(thread);
         if is_helped {
@@ -452,17 +468,13 @@ impl History {
     }
 
     /// Notes that a thread gave another the result of a job.
-    fn note_result(&mut self, kind: &ThreadEventKind) {
+    fn note_result(&mut self, kind: &ThreadEventKind, horizon_ns: u64) {
         let ThreadEventKind::Wait(wait) = kind else {
             return;
         };
         let is_result = wait.purpose == StackPurpose::Result && wait.waker == Waker::Thread;
         if let Some(giver) = wait.waker_thread.filter(|_| is_result) {
-            let results_ns = &mut self.get_mut(giver).results_ns;
-            if results_ns.len() == RESULTS_KEPT {
-                results_ns.pop_front();
-            }
-            results_ns.push_back(wait.woken_ns);
+            self.get_mut(giver).add_result(wait.woken_ns, horizon_ns);
         }
     }
 
@@ -524,6 +536,7 @@ impl History {
             thread.work = ThreadWork::default();
             thread.long = LongWorkLog::default();
             thread.results_ns.clear();
+            thread.helped_ns = 0;
             thread.lacks = CpuLackLog::default();
             thread.known_from_ns = 0;
         }
@@ -540,6 +553,7 @@ impl History {
             thread.work = ThreadWork::default();
             thread.long = LongWorkLog::default();
             thread.results_ns.clear();
+            thread.helped_ns = 0;
             thread.lacks = CpuLackLog::default();
             thread.known_from_ns = thread.known_from_ns.max(since_ns);
         }

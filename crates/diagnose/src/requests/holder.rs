@@ -4,12 +4,11 @@
 
 use table::{WaitObject, Waker};
 
-use super::history::{History, ThreadEventKind, ThreadHistory, ThreadId, ThreadWait};
+use super::history::{
+    EVENTS_NEAR, History, Target, ThreadEventKind, ThreadHistory, ThreadId, ThreadWait,
+};
 use super::part::RequestPart;
 use crate::waits::{KernelPurpose, StackPurpose};
-
-/// Events of the holder that are read back from the end of the wait.
-const EVENTS_MOST: usize = 64;
 
 /// Parts that a lock's holder may wait for in place of the thread that wants the lock.
 const HELD_PARTS: [RequestPart; 3] = [RequestPart::Disk, RequestPart::Memory, RequestPart::Output];
@@ -76,7 +75,7 @@ pub fn holder_of(history: &History, thread: ThreadId, wait: &ThreadWait) -> Opti
 
 /// Returns who ended a lock wait that was repeated because of its time limit, and when.
 fn end_of_retries(own: &ThreadHistory, wait: &ThreadWait) -> Option<(ThreadId, u64)> {
-    let later = (own.event_count_until(wait.woken_ns)..).take(EVENTS_MOST);
+    let later = (own.event_count_until(wait.woken_ns)..).take(EVENTS_NEAR);
     for event in later.map_while(|number| own.event(number)) {
         match event.kind {
             ThreadEventKind::Wait(it) if it.start_ns <= wait.start_ns => {}
@@ -93,7 +92,7 @@ fn end_of_retries(own: &ThreadHistory, wait: &ThreadWait) -> Option<(ThreadId, u
 
 /// Returns who released the lock that a thread then had, and when.
 fn taken_from(own: &ThreadHistory, had_ns: u64) -> Option<(ThreadId, u64)> {
-    let before = (0..own.event_count_until(had_ns)).rev().take(EVENTS_MOST);
+    let before = (0..own.event_count_until(had_ns)).rev().take(EVENTS_NEAR);
     let mut waits = before
         .filter_map(|number| own.event(number))
         .filter_map(|event| match event.kind {
@@ -105,16 +104,22 @@ fn taken_from(own: &ThreadHistory, had_ns: u64) -> Option<(ThreadId, u64)> {
 }
 
 /// Returns what the holders of a lock waited for during most of a wait for it; `None`: something else, or unknown. `holder` is the
-/// last of them.
-pub fn held_for(history: &History, holder: ThreadId, wait: &ThreadWait) -> Option<HolderWait> {
+/// last of them; `has_response`: whether a wait for this had to do with requests.
+pub fn held_for(
+    history: &History,
+    holder: ThreadId,
+    wait: &ThreadWait,
+    has_response: &dyn Fn(Target) -> bool,
+) -> Option<HolderWait> {
     let mut sums = HELD_PARTS.map(HolderWait::new);
     let (mut holder, mut until_ns) = (holder, wait.woken_ns);
     for _ in 0..HOLDERS_MOST {
         let known = history.get(holder);
-        let given = given_by(known, wait, until_ns);
+        let given = find_giver(known, wait, until_ns);
         let since_ns = given.map_or(0, |(_, ns)| ns).max(wait.start_ns);
         if known.has_waits {
-            add_waits(known, (since_ns, until_ns), &mut sums);
+            let part = |it: &ThreadWait| part_of_holder(it, has_response);
+            add_waits(known, (since_ns, until_ns), part, &mut sums);
         }
         match given {
             Some((before, ns)) if ns > wait.start_ns && before != holder => {
@@ -129,8 +134,8 @@ pub fn held_for(history: &History, holder: ThreadId, wait: &ThreadWait) -> Optio
 }
 
 /// Returns who gave a thread the lock which it had at a time and another waited for, and when; `None`: it did not wait for it.
-fn given_by(own: &ThreadHistory, wait: &ThreadWait, had_ns: u64) -> Option<(ThreadId, u64)> {
-    let before = (0..own.event_count_until(had_ns)).rev().take(EVENTS_MOST);
+fn find_giver(own: &ThreadHistory, wait: &ThreadWait, had_ns: u64) -> Option<(ThreadId, u64)> {
+    let before = (0..own.event_count_until(had_ns)).rev().take(EVENTS_NEAR);
     let events = before.filter_map(|number| own.event(number));
     let events = events.take_while(|event| event.end_ns > wait.start_ns);
     let mut waits = events.filter_map(|event| match event.kind {
@@ -141,17 +146,22 @@ fn given_by(own: &ThreadHistory, wait: &ThreadWait, had_ns: u64) -> Option<(Thre
     Some((last.waker_thread?, last.woken_ns))
 }
 
-/// Adds what a thread waited for in a time.
-fn add_waits(own: &ThreadHistory, (since_ns, until_ns): (u64, u64), sums: &mut [HolderWait]) {
+/// Adds what a thread waited for in a time. `part_of`: the part of a wait.
+fn add_waits(
+    own: &ThreadHistory,
+    (since_ns, until_ns): (u64, u64),
+    part_of: impl Fn(&ThreadWait) -> Option<RequestPart>,
+    sums: &mut [HolderWait],
+) {
     // the next one ends later; it may have begun before, if a time limit ended the wait for the lock
     let last = own.event_count_until(until_ns);
-    let events = (0..=last).rev().take(EVENTS_MOST);
+    let events = (0..=last).rev().take(EVENTS_NEAR);
     let events = events.filter_map(|number| own.event(number));
     for event in events.take_while(|event| event.end_ns > since_ns) {
         let ThreadEventKind::Wait(own) = event.kind else {
             continue;
         };
-        let part = part_of_holder(&own);
+        let part = part_of(&own);
         if let Some(sum) = sums.iter_mut().find(|it| Some(it.part) == part) {
             let end_ns = event.end_ns.min(until_ns);
             sum.add(&own, end_ns.saturating_sub(own.start_ns.max(since_ns)));
@@ -159,13 +169,18 @@ fn add_waits(own: &ThreadHistory, (since_ns, until_ns): (u64, u64), sums: &mut [
     }
 }
 
-/// Returns the part that a wait is, as far as a lock's holder is concerned.
-pub(super) fn part_of_holder(wait: &ThreadWait) -> Option<RequestPart> {
+/// Returns the part that a wait is, as far as a lock's holder is concerned. `has_response`: whether a wait for this had to do with
+/// requests.
+pub(super) fn part_of_holder(
+    wait: &ThreadWait,
+    has_response: impl Fn(Target) -> bool,
+) -> Option<RequestPart> {
     match (wait.kernel, wait.object) {
+        (KernelPurpose::Stopped | KernelPurpose::Frozen, _) => None,
         (KernelPurpose::Reclaim | KernelPurpose::MajorFault, _) | (_, WaitObject::PageFault) => {
             Some(RequestPart::Memory)
         }
-        (KernelPurpose::Output, _) => Some(RequestPart::Output),
+        _ if wait.is_output => (!has_response(wait.target)).then_some(RequestPart::Output),
         (_, WaitObject::File) if wait.is_file_lock => None,
         (KernelPurpose::Sync, _) | (_, WaitObject::File) => Some(RequestPart::Disk),
         (KernelPurpose::Unknown, WaitObject::Other) if wait.uninterruptible => {
@@ -218,7 +233,7 @@ mod tests {
         add(second, output((42, 80)));
         let last = lock((3, 81), second);
         add(waiter, last);
-        let held = held_for(&history, second, &last).expect("waits of the holders");
+        let held = held_for(&history, second, &last, &|_| false).expect("waits of the holders");
         assert_eq!(
             (held.part, held.ns, held.reader),
             (RequestPart::Output, 75, Some(reader))
@@ -228,7 +243,36 @@ mod tests {
             futex: Some(0x7f40),
             ..last
         };
-        assert_eq!(held_for(&history, second, &other), None);
+        assert_eq!(held_for(&history, second, &other, &|_| false), None);
+    }
+
+    /// A thread with a lock answers a slow client by a UNIX socket: that is no log.
+    #[test]
+    fn a_holder_that_answers_a_slow_client_has_no_output() {
+        let mut history = History::default();
+        let [holder, waiter] = [71, 72].map(|tid| history.thread(70, tid));
+        let mut add = |thread, it: ThreadWait| {
+            history.add(thread, it.woken_ns, ThreadEventKind::Wait(it), it.woken_ns);
+        };
+        add(
+            holder,
+            ThreadWait {
+                kernel: KernelPurpose::Output,
+                is_output: true,
+                ..ThreadWait::of_interrupt((1, 40), WaitObject::Unix)
+            },
+        );
+        let lock = ThreadWait {
+            waker: Waker::Thread,
+            waker_thread: Some(holder),
+            ..ThreadWait::of_interrupt((3, 41), WaitObject::Futex)
+        };
+        add(waiter, lock);
+        let held = |is_of_client: bool| {
+            held_for(&history, holder, &lock, &|_| is_of_client).map(|it| it.part)
+        };
+        assert_eq!(held(false), Some(RequestPart::Output));
+        assert_eq!(held(true), None);
     }
 
     /// A thread waits for CPython's lock 5 ms at a time, while the one that has it waits 22 ms for a page.
@@ -253,10 +297,10 @@ mod tests {
         add(waiter, last);
         for it in limited {
             assert_eq!(holder_of(&history, waiter, &it), Some(holder));
-            let held = held_for(&history, holder, &it).expect("a wait of the holder");
+            let held = held_for(&history, holder, &it, &|_| false).expect("a wait of the holder");
             assert_eq!((held.part, held.ns), (RequestPart::Memory, 5));
         }
         // half of this one the holder ran
-        assert_eq!(held_for(&history, holder, &last), None);
+        assert_eq!(held_for(&history, holder, &last, &|_| false), None);
     }
 }

@@ -4,7 +4,7 @@
 use table::{WaitObject, Waker};
 
 use super::endpoint::EndpointTable;
-use super::history::{History, Target, ThreadEventKind, ThreadWait};
+use super::history::{EVENTS_NEAR, History, Target, ThreadEventKind, ThreadWait};
 use super::holder::part_of_holder;
 use super::holder_times::HolderWork;
 use super::id::ThreadId;
@@ -12,9 +12,6 @@ use super::owner::is_of_loop;
 use super::part::RequestPart;
 use super::service::Side;
 use crate::waits::KernelPurpose;
-
-/// Events of a holder that are read back from the end of the wait.
-const EVENTS_MOST: usize = 64;
 
 /// Holders that wait for one another are followed so far.
 const HOLDERS_MOST: usize = 16;
@@ -87,7 +84,7 @@ impl HolderFinder<'_> {
         };
         let events = (0..known.event_count_until(end_ns)).rev();
         let events = events.filter_map(|number| known.event(number));
-        for event in events.take(EVENTS_MOST) {
+        for event in events.take(EVENTS_NEAR) {
             take(RequestPart::Cpu, event.end_ns, &mut time);
             match &event.kind {
                 ThreadEventKind::Call(_) => {}
@@ -126,12 +123,12 @@ impl HolderFinder<'_> {
 
     /// Returns the part that a holder's wait is.
     fn part(&self, wait: &ThreadWait) -> RequestPart {
-        if let Some(part) = part_of_holder(wait) {
+        let has_response = |target| self.endpoints.has_response(target);
+        if let Some(part) = part_of_holder(wait, has_response) {
             return part;
         }
         match (wait.kernel, wait.target, wait.object) {
             (KernelPurpose::Stopped | KernelPurpose::Frozen, ..) => RequestPart::Paused,
-            _ if wait.is_output && !self.endpoints.has_response(wait.target) => RequestPart::Output,
             (_, Target::Connection(it), _) => match self.endpoints.get(it).side {
                 Side::Server => RequestPart::Remote,
                 Side::Client => RequestPart::Upstream,

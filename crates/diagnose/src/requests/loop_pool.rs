@@ -14,6 +14,7 @@ use table::Waker;
 use super::history::{History, Release, ThreadEventKind, ThreadId, ThreadWait};
 use super::id::{EndpointId, ServiceId};
 use super::owner::is_of_loop;
+use crate::waits::StackPurpose;
 
 /// Events of a thread that are read from a response to the next request on its connection: a round of a loop has fewer.
 const EVENTS_MOST: usize = 256;
@@ -23,6 +24,8 @@ const EVENTS_MOST: usize = 256;
 pub struct LoopPoolWait {
     /// How long, ns.
     pub ns: u64,
+    /// Of this, the time until another loop of the process gave one away, ns.
+    pub through_ns: u64,
     /// The connection that it got.
     pub endpoint: EndpointId,
 }
@@ -34,7 +37,18 @@ impl LoopPoolWait {
             return first.or(other);
         };
         sum.ns += more.ns;
+        sum.through_ns += more.through_ns;
         Some(sum)
+    }
+
+    /// Returns the wait without what other loops ended; `None`: these ended all of it.
+    fn of_own_loop(self) -> Option<Self> {
+        let own = Self {
+            ns: self.ns - self.through_ns,
+            through_ns: 0,
+            ..self
+        };
+        Some(own).filter(|it| it.ns > 0 || self.through_ns == 0)
     }
 }
 
@@ -53,12 +67,31 @@ pub struct LoopPoolDigest {
 
 impl LoopPoolDigest {
     /// Adds the wait of a request.
-    pub fn add(&mut self, wait: LoopPoolWait) {
+    fn add(&mut self, wait: LoopPoolWait) {
         self.ns += wait.ns;
         self.requests += 1;
         if wait.ns >= self.most_ns {
             self.most_ns = wait.ns;
             self.endpoint = Some(wait.endpoint);
+        }
+    }
+}
+
+/// Such waits of a service: that another loop gave a connection away proves less than that the same one did.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct LoopPoolDigests {
+    /// Waits that the same loop ended.
+    pub of_own_loop: LoopPoolDigest,
+    /// All waits.
+    pub all: LoopPoolDigest,
+}
+
+impl LoopPoolDigests {
+    /// Adds the wait of a request.
+    pub fn add(&mut self, wait: LoopPoolWait) {
+        self.all.add(wait);
+        if let Some(own) = wait.of_own_loop() {
+            self.of_own_loop.add(own);
         }
     }
 }
@@ -90,7 +123,8 @@ impl FreeConnections {
             }
             None => {
                 let other = find_other_loop(history, (thread, begin_ns), is_of_service);
-                other.map(|(other, by)| (known_ns.unwrap_or(0), by, Some(other)))
+                let other = known_ns.zip(other);
+                other.map(|(since_ns, (other, by))| (since_ns, Some(by), Some(other)))
             }
         };
         let Some((since_ns, by, through)) = release else {
@@ -143,12 +177,12 @@ impl AskedBefore {
 }
 
 /// Returns the loop of the same process that read a response of the service and then woke this one for its round, and the
-/// connection with the request that the response was for.
+/// connection with the request that the response was for; `None` if that is not known, as it may have been for anything.
 fn find_other_loop(
     history: &History,
     (thread, begin_ns): (ThreadId, u64),
     is_of_service: &dyn Fn(EndpointId) -> bool,
-) -> Option<(ThreadId, Option<EndpointId>)> {
+) -> Option<(ThreadId, EndpointId)> {
     let woken = last_round(history, thread, begin_ns)?;
     let other = woken.waker_thread.filter(|it| {
         woken.waker == Waker::Thread
@@ -162,11 +196,11 @@ fn find_other_loop(
         .take(EVENTS_MOST);
     for event in events {
         match &event.kind {
-            ThreadEventKind::Wait(wait) if is_of_loop(wait.object) => return None,
+            ThreadEventKind::Wait(wait) if may_be_idle(wait) => return None,
             ThreadEventKind::Call(call)
                 if call.response.is_some() && is_of_service(call.endpoint) =>
             {
-                return Some((other, call.served));
+                return Some((other, call.served?));
             }
             ThreadEventKind::Call(_)
             | ThreadEventKind::Wait(_)
@@ -174,6 +208,11 @@ fn find_other_loop(
         }
     }
     None
+}
+
+/// Returns whether a thread may have waited for other work: threads of a runtime wait for that on futexes, too.
+fn may_be_idle(wait: &ThreadWait) -> bool {
+    wait.purpose != StackPurpose::Mutex && !wait.kernel.is_beside_call()
 }
 
 /// Returns the wait after which a round of a loop began.

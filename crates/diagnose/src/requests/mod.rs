@@ -23,6 +23,7 @@
 //! owner     which request a thread had to do with, of several at once
 //! path      backward over waits and wakers: the critical path; path_finder: its inputs; position: a place on it
 //! cause     the cause of a wait on it
+//! job       who did the job that a thread waited for
 //! path_sleep  the sleep of a request in its loop, on a path
 //! due       when a timer was due, by the time limits of waits
 //! rounds    what its loop did meanwhile
@@ -86,6 +87,7 @@ mod holder_times;
 mod holding;
 mod id;
 mod intake;
+mod job;
 mod judge;
 mod listing;
 mod long_work;

@@ -2,12 +2,9 @@
 
 use table::Waker;
 
-use super::history::{History, Target, ThreadEventKind};
+use super::history::{EVENTS_NEAR, History, Target, ThreadEventKind};
 use super::id::ThreadId;
 use crate::rows::top::Top;
-
-/// Events of a thread that are read back from its request to its last call: it may write several lines between two requests.
-const EVENTS_MOST: usize = 64;
 
 /// Wait of a thread for the reader of its output, before a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,7 +55,7 @@ pub fn gap_before(
     has_response: impl Fn(Target) -> bool,
 ) -> Option<OutputGap> {
     let own = history.get(thread);
-    let before = (0..own.event_count_until(begin_ns)).rev().take(EVENTS_MOST);
+    let before = (0..own.event_count_until(begin_ns)).rev().take(EVENTS_NEAR);
     let mut gap: Option<OutputGap> = None;
     let mut longest_ns = 0;
     for event in before.filter_map(|number| own.event(number)) {

@@ -5,7 +5,7 @@
 
 use table::WaitObject;
 
-use super::history::{History, ThreadEventKind, ThreadHistory, ThreadId, ThreadWait};
+use super::history::{EVENTS_NEAR, History, ThreadEventKind, ThreadHistory, ThreadId, ThreadWait};
 use super::id::EndpointId;
 use crate::rows::top::Top;
 use crate::waits::StackPurpose;
@@ -13,9 +13,6 @@ use crate::waits::StackPurpose;
 /// Waits of a thread that are read before its request: between them it may wait for other locks for a short time, such
 /// as that of an interpreter.
 const WAITS_MOST: usize = 16;
-
-/// Events of a thread that are read for its last call before a wait.
-const EVENTS_MOST: usize = 64;
 
 /// A wait for a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -98,7 +95,7 @@ pub fn wait_before(
 /// Returns whether a thread's last call before an event sent on this connection, so that it waits
 /// for a shared response.
 fn has_asked(own: &ThreadHistory, number: usize, endpoint: EndpointId) -> bool {
-    let before = (0..number).rev().take(EVENTS_MOST);
+    let before = (0..number).rev().take(EVENTS_NEAR);
     let mut calls = before
         .filter_map(|at| own.event(at))
         .filter_map(|event| match event.kind {

@@ -106,8 +106,10 @@ impl Position {
     pub(super) fn leave_pool(&mut self, ns: u64) -> Option<LoopPoolWait> {
         let place = self.pool.take()?;
         self.later = None;
+        let waited_ns = place.end_ns.saturating_sub(ns);
         place.has_waited.then(|| LoopPoolWait {
-            ns: place.end_ns.saturating_sub(ns),
+            ns: waited_ns,
+            through_ns: place.through.map_or(0, |_| waited_ns),
             endpoint: place.endpoint,
         })
     }

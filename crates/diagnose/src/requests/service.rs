@@ -11,7 +11,7 @@ use super::functions::FunctionCounts;
 use super::holder_times::HolderTimes;
 use super::id::RequestId;
 pub use super::id::ServiceId;
-use super::loop_pool::LoopPoolDigest;
+use super::loop_pool::LoopPoolDigests;
 use super::output_gap::OutputGapDigest;
 use super::part::{PartShares, PartTimes};
 use super::pauses::PauseDigest;
@@ -141,7 +141,7 @@ pub struct ServiceDigest {
     /// Waits for the reader of output, before its requests.
     pub output: OutputGapDigest,
     /// Waits of its requests for a connection of their loop to another server.
-    pub loop_pool: LoopPoolDigest,
+    pub loop_pools: LoopPoolDigests,
     /// Pauses that timers ended.
     pub pauses: PauseDigest,
     /// Work of processes that requests waited for.

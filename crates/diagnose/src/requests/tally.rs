@@ -78,7 +78,7 @@ impl RequestTable {
             digest.output.add(gap, stack);
         }
         if let Some(wait) = request.loop_pool {
-            digest.loop_pool.add(wait);
+            digest.loop_pools.add(wait);
         }
         if let Some(path_ns) = endpoint.min_rtt_ns {
             let known_ns = digest.path_ns.unwrap_or(path_ns);

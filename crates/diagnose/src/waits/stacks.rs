@@ -51,7 +51,7 @@ pub const INTERPRETER_FUNCTIONS: [&str; 2] = ["take_gil", "PyEval_RestoreThread"
 const SCHEDULER_FUNCTIONS: [&str; 2] = ["runtime.mPark", "runtime.findRunnable"];
 
 /// Functions in which a thread waits for the result of a job that it gave to others: of Python's `concurrent.futures` and
-/// `multiprocessing.pool`, and of libstdc++'s `std::future`.
+/// `multiprocessing.pool`, and of libstdc++'s `std::future`. Who did it, they do not say.
 const RESULT_FUNCTIONS: [&str; 3] = ["Future.result", "ApplyResult.wait", "_M_futex_wait_until"];
 
 /// Purpose of a wait, where only its stack says that.
@@ -65,7 +65,7 @@ pub enum StackPurpose {
     Resolver,
     /// The other end's part of a TLS handshake.
     Handshake,
-    /// The result of a job that another thread does.
+    /// The result of a job that another thread or process does.
     Result,
     /// Work from the scheduler of a language's runtime: none of its tasks can run.
     Scheduler,

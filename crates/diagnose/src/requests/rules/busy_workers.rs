@@ -143,10 +143,10 @@ fn largest_part(case: &ServiceCase<'_>) -> (RequestPart, u64) {
         .unwrap_or((RequestPart::Unknown, 0))
 }
 
-/// Returns the number of threads with most of the time; `None`: there may be more than are kept.
+/// Returns the number of threads with most of the time; `None`: there may be more than are kept, or none is known.
 fn threads(case: &ServiceCase<'_>) -> Option<u64> {
     let number = serving_threads(case).len();
-    (number < KEPT).then_some(number as u64)
+    (1..KEPT).contains(&number).then_some(number as u64)
 }
 
 /// Returns the threads with most of the time in which requests kept one.

@@ -4,7 +4,7 @@
 use super::host::{HostCause, describe_work, judge_cause, longest_place};
 use super::rule::{Remedy, RequestFinding, RequestRule, RequestVerdict};
 use super::shared::{
-    direct_confidence, duration_facts, make_advice, number, share_fact, time_fact,
+    EXPLAINS_LEAST, direct_confidence, duration_facts, make_advice, number, share_fact, time_fact,
 };
 use crate::report::RuleId;
 use crate::requests::RequestPart;
@@ -24,12 +24,19 @@ impl RequestRule for OutputBlocked {
     }
 
     fn check(&self, case: &ServiceCase<'_>) -> RequestVerdict {
-        let within_ns = case.harm(&[RequestPart::Output]).ns;
-        match !case.is_server() && case.digest.output.ns > within_ns {
+        match stops_between(case) {
             true => RequestVerdict::Fires(Box::new(make_gap_finding(case))),
             false => judge_cause(case, |harm| host_cause(case, harm), &[RequestPart::Output]),
         }
     }
+}
+
+/// Returns whether output stops a client between its requests for longer than within them, and for much of its time.
+fn stops_between(case: &ServiceCase<'_>) -> bool {
+    let gap_ns = case.digest.output.ns;
+    let within_ns = case.harm(&[RequestPart::Output]).ns;
+    let share = ratio_of(gap_ns, case.total_ns() + gap_ns);
+    !case.is_server() && gap_ns > within_ns && share >= EXPLAINS_LEAST
 }
 
 /// Returns texts and facts of the time that a full pipe or terminal blocked writes.

@@ -8,6 +8,7 @@ use crate::report::{Confidence, ConfidenceLevel, RuleDoubt, RuleId};
 use crate::requests::RequestPart;
 use crate::requests::case::ServiceCase;
 use crate::requests::id::ServiceId;
+use crate::requests::loop_pool::LoopPoolDigest;
 use crate::units::{count, duration, percent, quantity, ratio_of};
 
 /// The rule `pool_wait`.
@@ -27,14 +28,14 @@ impl RequestRule for PoolWait {
 
     fn check(&self, case: &ServiceCase<'_>) -> RequestVerdict {
         let series = &case.digest.series;
-        if let Some(asked) = find_loop_pool(case) {
-            return RequestVerdict::Fires(Box::new(make_loop_finding(case, &asked)));
+        if let Some((asked, pool)) = find_loop_pool(case) {
+            return RequestVerdict::Fires(Box::new(make_loop_finding(case, &asked, &pool)));
         }
         if let Some(excess) = UpstreamExcess::find(case) {
             return RequestVerdict::Fires(Box::new(make_excess_finding(case, &excess)));
         }
         match case.digest.pool.ns {
-            0 if case.digest.loop_pool.endpoint.is_some() => RequestVerdict::Quiet,
+            0 if case.digest.loop_pools.all.endpoint.is_some() => RequestVerdict::Quiet,
             0 => unseen_verdict(case),
             // each thread may have a connection of its own
             _ if series.threads <= series.connections => RequestVerdict::Quiet,
@@ -43,13 +44,15 @@ impl RequestRule for PoolWait {
     }
 }
 
-/// Returns the requests to the server for which a loop's requests waited; `None`: too little, as a loop may take a connection that
-/// was just given back, though others are free.
-fn find_loop_pool<'a>(case: &ServiceCase<'a>) -> Option<ServiceCase<'a>> {
-    let pool = &case.digest.loop_pool;
-    let asked = case.evidence.service_of(pool.endpoint?);
+/// Returns the requests to the server for which a loop's requests waited, and these waits; `None`: too little, as a loop may take a
+/// connection that was just given back, though others are free. What another loop gave away counts only if none was free.
+fn find_loop_pool<'a>(case: &ServiceCase<'a>) -> Option<(ServiceCase<'a>, LoopPoolDigest)> {
+    let pools = &case.digest.loop_pools;
+    let find = |pool: LoopPoolDigest| Some((case.evidence.service_of(pool.endpoint?), pool));
+    let all = find(pools.all).filter(|(asked, _)| busy_share(asked) >= BUSY_LEAST);
+    let (asked, pool) = all.or_else(|| find(pools.of_own_loop))?;
     let is_small = ratio_of(pool.ns, case.total_ns()) < EXPLAINS_LEAST;
-    (!is_small && asked.digest.series.connections > 0).then_some(asked)
+    (!is_small && asked.digest.series.connections > 0).then_some((asked, pool))
 }
 
 /// Makes the finding: requests waited for a free connection of a pool.
@@ -116,8 +119,11 @@ fn finding(case: &ServiceCase<'_>) -> RequestFinding {
 }
 
 /// Makes the finding: requests that an event loop had read waited for a free connection to another server.
-fn make_loop_finding(case: &ServiceCase<'_>, asked: &ServiceCase<'_>) -> RequestFinding {
-    let pool = &case.digest.loop_pool;
+fn make_loop_finding(
+    case: &ServiceCase<'_>,
+    asked: &ServiceCase<'_>,
+    pool: &LoopPoolDigest,
+) -> RequestFinding {
     let connections = asked.digest.series.connections;
     let mut facts = duration_facts(case);
     facts.extend([
@@ -167,7 +173,7 @@ fn make_loop_finding(case: &ServiceCase<'_>, asked: &ServiceCase<'_>) -> Request
 }
 
 /// Time that requests of a server waited for another server, beyond the time of the requests to that one: they waited for their
-/// turn to ask.
+/// turn to ask. Where tasks do not move between threads, rounds and waits show that better.
 struct UpstreamExcess<'a> {
     /// The requests to the other server.
     asked: ServiceCase<'a>,
@@ -186,7 +192,8 @@ impl<'a> UpstreamExcess<'a> {
         let is_large = ratio_of(ns, case.total_ns()) >= EXPLAINS_LEAST;
         let has_all = !asked.is_server() && case.evidence.has_all_calls() && asked.has_only_turns();
         let is_full = asked.digest.series.connections > 0 && busy_share(&asked) >= BUSY_LEAST;
-        (case.is_server() && is_large && has_all && is_full).then_some(Self { asked, ns })
+        let has_tasks = case.is_server() && case.has_task_runtime();
+        (has_tasks && is_large && has_all && is_full).then_some(Self { asked, ns })
     }
 }
 
@@ -235,6 +242,7 @@ fn make_excess_finding(case: &ServiceCase<'_>, excess: &UpstreamExcess<'_>) -> R
         ruled_out: super::shared::rule_out(case, &[("computing", &[RequestPart::Cpu])]),
         could_not_see: vec![
             "Whether a pool or a lock of the program lets so few requests ask at a time.".to_owned(),
+            "Whether several requests shared one response (Go `singleflight`): then more connections do not help.".to_owned(),
         ],
         advice: make_advice(LOOP_FIXES),
         gain: Some("a connection is always free, and the server stays as fast"),

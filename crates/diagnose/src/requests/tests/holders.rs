@@ -220,3 +220,128 @@ fn a_request_waits_for_a_free_thread_of_a_pool() {
         [(RequestPart::Cpu, 2 * MS), (RequestPart::Timer, 28 * MS)]
     );
 }
+
+/// Returns the parts of a request that waits from 11 to 39 ms for a result, which thread 71 gave. `waits`: of that thread; it gave
+/// another result at `before_ms`.
+fn judge_result(waits: impl IntoIterator<Item = Wait>, before_ms: u64) -> Vec<(RequestPart, u64)> {
+    let result = |tid, start: u64, end: u64| Wait {
+        stack: Some(RESULT),
+        ..woken_by(
+            wait(
+                tid,
+                (start * MS, end * MS, end * MS),
+                WaitObject::Futex,
+                None,
+            ),
+            71,
+        )
+    };
+    let results = [result(72, 5, before_ms), result(70, 11, 39)];
+    parts(&judge_request(&make_server_rows(waits.into_iter().chain(results))).0)
+}
+
+/// Processes do the jobs at the same time, as those of Python's `multiprocessing.Pool` and `ProcessPoolExecutor`: the thread that
+/// hands the results on does none.
+#[test]
+fn a_result_that_another_process_has_is_no_queue() {
+    let expected = [(RequestPart::Cpu, 2 * MS), (RequestPart::Process, 28 * MS)];
+    let read = |object, start: u64, end: u64| {
+        woken_by(wait(71, (start * MS, end * MS, end * MS), object, None), 90)
+    };
+    for object in [WaitObject::Pipe, WaitObject::Poll] {
+        let waits = [read(object, 1, 27), read(object, 27, 39)];
+        assert_eq!(judge_result(waits, 27), expected);
+        // two results come at once
+        assert_eq!(judge_result([read(object, 1, 38)], 38), expected);
+    }
+}
+
+/// The loop of asyncio does several jobs at once, as `run_coroutine_threadsafe` gives them to it; so do threads behind the one that
+/// hands results on.
+#[test]
+fn a_result_of_one_that_has_many_jobs_is_no_queue() {
+    let times = |start: u64, end: u64| (start * MS, end * MS, end * MS);
+    let expected = [(RequestPart::Cpu, 2 * MS), (RequestPart::Unknown, 28 * MS)];
+    let of_loop = |start, end| wait(71, times(start, end), WaitObject::Epoll, None);
+    assert_eq!(
+        judge_result([of_loop(1, 27), of_loop(27, 39)], 27),
+        expected
+    );
+    let of_threads = |start, end| {
+        let other = wait(73, (0, MS, MS), WaitObject::Sleep, None);
+        let wait = wait(71, times(start, end), WaitObject::Futex, None);
+        [other, woken_by(wait, 73)]
+    };
+    let waits = [of_threads(1, 27), of_threads(27, 39)].concat();
+    assert_eq!(judge_result(waits, 27), expected);
+}
+
+/// A thread reads the responses to what others asked on a connection that they share.
+#[test]
+fn a_result_of_a_reader_of_responses_is_no_queue() {
+    let of_server = |start: u64, end: u64| {
+        let times = (start * MS, end * MS, end * MS);
+        wait(71, times, WaitObject::Connection, Some(11))
+    };
+    let result = |tid, start: u64, end: u64| Wait {
+        stack: Some(RESULT),
+        ..woken_by(
+            wait(
+                tid,
+                (start * MS, end * MS, end * MS),
+                WaitObject::Futex,
+                None,
+            ),
+            71,
+        )
+    };
+    let mut rows = make_server_rows([
+        of_server(1, 27),
+        result(72, 5, 27),
+        of_server(27, 39),
+        result(70, 11, 39),
+    ]);
+    rows.connections.push(connection(11, Role::Client, SERVER));
+    rows.calls.push(call(11, 5 * MS, true, 10, 72));
+    rows.calls.push(call(11, 27 * MS, false, 10, 71));
+    rows.calls.push(call(11, 39 * MS, false, 10, 71));
+    let requests = rows.with_offsets().requests();
+    let of_client = requests.iter().find(|row| row.id == "1:q0").expect("it");
+    let parts = parts(of_client);
+    let queued = parts.iter().find(|it| it.0 == RequestPart::Queued);
+    assert_eq!(queued, None, "{parts:?}");
+}
+
+/// A thread writes a line from 11 to 30 ms, and then asks a database.
+fn make_log_rows(rows: &mut Rows, tid: u32) -> u64 {
+    let line = Wait {
+        syscall: Some(1),
+        ..wait(tid, (11 * MS, 30 * MS, 30 * MS), WaitObject::Pipe, None)
+    };
+    rows.waits.push(woken_by(line, 97));
+    rows.calls.push(call(11, 31 * MS, true, 10, tid));
+    rows.calls.push(call(11, 39 * MS, false, 10, tid));
+    let rows = rows.clone().with_offsets();
+    let table = rows.fill(rows.table(&[]), usize::MAX);
+    let mut ids = table.services.ids();
+    let client = ids.find(|id| table.services.key(*id).side == Side::Client);
+    table.services.digest(client.expect("a client")).output.ns
+}
+
+#[test]
+fn output_of_a_middle_tier_lies_in_its_requests() {
+    let mut rows = make_server_rows([]);
+    rows.connections.push(connection(11, Role::Client, SERVER));
+    assert_eq!(make_log_rows(&mut rows, 70), 0);
+    let requests = rows.with_offsets().requests();
+    let served = requests.iter().find(|row| row.id == "1:q0").expect("it");
+    let of = |wanted| parts(served).into_iter().find(|it| it.0 == wanted);
+    assert_eq!(
+        of(RequestPart::Output),
+        Some((RequestPart::Output, 19 * MS))
+    );
+    // the same of a client that serves nobody
+    let mut rows = Rows::default();
+    rows.connections.push(connection(11, Role::Client, CLIENT));
+    assert_eq!(make_log_rows(&mut rows, 80), 19 * MS);
+}

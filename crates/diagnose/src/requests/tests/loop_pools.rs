@@ -30,7 +30,11 @@ fn loop_pool(rows: &Rows) -> LoopPoolDigest {
     let table = rows.fill(rows.table(&[]), usize::MAX);
     let mut ids = table.services.ids();
     let server = ids.find(|id| table.services.key(*id).side == Side::Server);
-    table.services.digest(server.expect("a server")).loop_pool
+    table
+        .services
+        .digest(server.expect("a server"))
+        .loop_pools
+        .all
 }
 
 #[test]
@@ -45,8 +49,8 @@ fn a_request_waits_for_the_connection_that_another_has() {
 }
 
 /// Two loops share one connection at a time: that of thread 71 reads the response, and wakes that of thread 70.
-#[test]
-fn a_request_waits_for_what_another_loop_releases() {
+/// `served`: the connection with the request that this response is for. `is_parked`: thread 71 waits for more work in between.
+fn make_two_loops(served: Option<u64>, is_parked: bool) -> Rows {
     let mut rows = event_loop();
     let epoll = |tid, (start_ms, end_ms): (u64, u64)| {
         let times = (start_ms * MS, end_ms * MS, end_ms * MS);
@@ -61,9 +65,15 @@ fn a_request_waits_for_what_another_loop_releases() {
     rows.read(11, 40, 40);
     rows.send(1, 41);
     rows.waits.push(epoll(71, (0, 41)));
+    let read = served.map(|conn| call(conn, 41 * MS, false, 10, 71));
+    rows.calls.extend(read);
     rows.calls.push(call(12, 42 * MS, true, 10, 71));
     rows.waits.push(epoll(71, (42, 60)));
     rows.calls.push(call(12, 60 * MS, false, 10, 71));
+    if is_parked {
+        let times = (60 * MS, 61 * MS, 61 * MS);
+        rows.waits.push(wait(71, times, WaitObject::Futex, None));
+    }
     rows.waits.push(woken_by(epoll(70, (41, 61)), 71));
     rows.send(11, 62);
     rows.epoll(62, 112, Some(11));
@@ -71,8 +81,21 @@ fn a_request_waits_for_what_another_loop_releases() {
     rows.send(2, 113);
     rows.calls.sort_by_key(|call| call.end_ns);
     rows.waits.sort_by_key(|wait| wait.end_ns);
-    let found = loop_pool(&rows);
+    rows
+}
+
+#[test]
+fn a_request_waits_for_what_another_loop_releases() {
+    let found = loop_pool(&make_two_loops(Some(3), false));
     assert_eq!((found.requests, found.ns / MS), (1, 42));
+}
+
+/// A worker of a runtime wakes another one: what it read before says nothing of that.
+#[test]
+fn a_request_may_wait_for_another_worker_and_for_no_connection() {
+    for (served, is_parked) in [(None, false), (Some(3), true)] {
+        assert_eq!(loop_pool(&make_two_loops(served, is_parked)).requests, 0);
+    }
 }
 
 #[test]
