@@ -5,6 +5,7 @@ use super::digests::DigestSet;
 use super::evidence::RequestEvidence;
 use super::nesting::ServiceNesting;
 use super::request_table::RequestTable;
+use super::rules::shared::time_fact;
 use super::rules::{
     ProgramVerdict, REQUEST_RULES, Remedy, RequestFinding, RequestRule, RequestVerdict,
 };
@@ -110,11 +111,14 @@ impl RequestFindings {
     }
 }
 
+/// Label of the time by which a finding's harm is weighed, where that makes it another severity than the service's own time.
+const OUTER_LABEL: &str = "time of the requests that contain these";
+
 fn finding(
     rule: &dyn RequestRule,
     evidence: &RequestEvidence<'_>,
     (subject, time, outer_ns): (FindingSubject, (u64, u64), u64),
-    fired: RequestFinding,
+    mut fired: RequestFinding,
 ) -> Finding {
     let total_ns = fired.whole_ns;
     let subject = FindingSubject {
@@ -124,9 +128,14 @@ fn finding(
     let lost = evidence.losses().iter();
     let lost = lost.map(|(probe, lost)| format!("{} records of {probe} were lost.", count(*lost)));
     let could_not_see = fired.could_not_see.iter().cloned().chain(lost);
+    let severity = severity_of(&fired, total_ns.max(outer_ns));
+    let mut facts = std::mem::take(&mut fired.facts);
+    if severity != severity_of(&fired, total_ns) {
+        facts.push(time_fact("outer_requests_ns", outer_ns, OUTER_LABEL));
+    }
     Finding {
         rule: rule.id(),
-        severity: severity_of(&fired, total_ns.max(outer_ns)),
+        severity,
         direction: fired.direction.unwrap_or_else(|| data_direction(&subject)),
         from_ns: time.0,
         until_ns: time.1,
@@ -139,7 +148,7 @@ fn finding(
         is_answer: false,
         headline: fired.headline,
         involved: fired.involved,
-        evidence: FactList(fired.facts),
+        evidence: FactList(facts),
         ruled_out: fired.ruled_out,
         advice: fired.advice,
         confidence: fired.confidence,

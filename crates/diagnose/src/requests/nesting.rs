@@ -6,6 +6,7 @@ use std::collections::{BTreeSet, HashMap};
 use super::id::ServiceId;
 use super::part::RequestPart;
 use super::request_table::RequestTable;
+use super::service::Side;
 
 /// Services that are recorded within others.
 #[derive(Debug, Default)]
@@ -21,7 +22,7 @@ impl ServiceNesting {
         for id in table.endpoints.ids() {
             let endpoint = table.endpoints.get(id);
             let peer = endpoint.peer.map(|peer| table.endpoints.get(peer).service);
-            if let Some(client) = peer.filter(|_| endpoint.side == super::Side::Server) {
+            if let Some(client) = peer.filter(|_| endpoint.side == Side::Server) {
                 outer.entry(endpoint.service).or_default().insert(client);
             }
         }
@@ -41,22 +42,28 @@ impl ServiceNesting {
 
     /// Returns the time of the outermost requests that contain those of a service, ns; at least its own.
     pub fn outer_ns(&self, table: &RequestTable, id: ServiceId) -> u64 {
-        self.time_within(table, id, &mut BTreeSet::new())
-    }
-
-    /// Returns the same, without services that were passed already.
-    fn time_within(
-        &self,
-        table: &RequestTable,
-        id: ServiceId,
-        passed: &mut BTreeSet<ServiceId>,
-    ) -> u64 {
-        if !passed.insert(id) {
-            return 0;
-        }
         let own_ns = table.services.digest(id).all().0.total_ns();
-        let outer = self.outer.get(&id).into_iter().flatten();
-        let outer_ns: u64 = outer.map(|it| self.time_within(table, *it, passed)).sum();
-        own_ns.max(outer_ns)
+        let (mut passed, mut open) = (BTreeSet::from([id]), vec![(id, own_ns)]);
+        let mut outermost_ns = 0;
+        while let Some((inner, inner_ns)) = open.pop() {
+            let outer = self.outer.get(&inner).into_iter().flatten();
+            let outer: Vec<_> = outer.map(|it| (*it, asking_ns(table, *it))).collect();
+            // Not all that asked are recorded: its own time is more.
+            if outer.iter().map(|(_, ns)| ns).sum::<u64>() < inner_ns {
+                outermost_ns += inner_ns;
+                continue;
+            }
+            open.extend(outer.into_iter().filter(|(id, _)| passed.insert(*id)));
+        }
+        own_ns.max(outermost_ns)
+    }
+}
+
+/// Returns the time of a service's requests that contain others, ns: all of a client, and those of a server that asked another.
+fn asking_ns(table: &RequestTable, id: ServiceId) -> u64 {
+    let digest = table.services.digest(id);
+    match table.services.key(id).side {
+        Side::Client => digest.all().0.total_ns(),
+        Side::Server => digest.asking_ns,
     }
 }

@@ -146,6 +146,8 @@ pub struct ServiceDigest {
     pub pauses: PauseDigest,
     /// Work of processes that requests waited for.
     pub holders: HolderTimes,
+    /// Time of the requests that asked other servers meanwhile, ns.
+    pub asking_ns: u64,
     /// Run-queue delay that is part of every wake-up, ns.
     pub wakes_ns: u64,
     /// Slow and other requests, to be compared.

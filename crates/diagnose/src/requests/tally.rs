@@ -45,6 +45,9 @@ impl RequestTable {
             digest.wakes_ns += time.wake_ns;
             digest.subjects.add_unkept(&time);
         }
+        if breakdown.parts.get(RequestPart::Upstream) > 0 {
+            digest.asking_ns += request.duration_ns();
+        }
         let time = (request.begin_ns, request.end_ns);
         digest.add(&RequestSums {
             id,

@@ -24,6 +24,7 @@ mod cpu_lacks;
 mod holders;
 mod loop_pools;
 mod loops;
+mod nesting;
 mod parts;
 mod turns;
 mod udp;
