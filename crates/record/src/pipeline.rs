@@ -274,9 +274,12 @@ fn mptcp_coverage() -> Coverage {
     }
 }
 
-/// Objects by which a thread waits for another process: that has a lock or the other end, or hands something over.
-const BETWEEN_PROCESSES: [WaitObject; 7] = [
+/// Objects by which a thread waits for another process: that has a lock or the other end, hands something over, or ends.
+const BETWEEN_PROCESSES: [WaitObject; 10] = [
     WaitObject::Futex,
+    WaitObject::File,
+    WaitObject::Child,
+    WaitObject::Signal,
     WaitObject::Pipe,
     WaitObject::Unix,
     WaitObject::Event,
