@@ -220,6 +220,7 @@ struct tcp_sock {
 	struct inet_connection_sock inet_conn;
 	u32 reordering;
 	u32 snd_wnd;
+	u32 max_window;
 	u32 mss_cache;
 	u32 snd_cwnd;
 	u32 lost_out;

@@ -367,6 +367,8 @@ static __always_inline void ledger_init(struct socket_state *st, const struct tc
 	led->first_data_seg = tp->data_segs_out;
 	led->dsack_dups = tp->dsack_dups;
 	led->total_retrans = tp->total_retrans;
+	if (tp->delivered > 1) /* not a new one: the window may have been larger before */
+		led->grown_wnd_bytes = tp->max_window;
 	track_loss(led, tp);
 	remember(st, tp);
 }
