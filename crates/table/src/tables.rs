@@ -692,7 +692,7 @@ table! {
         max_snd_wnd_bytes: u32, "bytes";
         /// Part of `receiver_window_ns`: waits for a window that then reached twice its size. Of each such wait, two round
         /// trips count at most; a receiver's kernel needs no more.
-        window_growth_ns: Option<u64>, "ns", null = "a recording from before this column";
+        window_growth_ns: Option<u64>, "ns", null = "a recording from before this column, or a capture that began after the connection";
         /// Part of `send_buffer_ns`: waits for a send buffer that the kernel then made larger. Of each such wait, two round
         /// trips count at most.
         send_buffer_growth_ns: Option<u64>, "ns", null = "a packet capture, or a recording from before this column";

@@ -94,10 +94,16 @@ impl Connection {
             (true, Some(_)) => 1,
             _ => by_port,
         };
+        let mut halves = [Half::new(conn, now_ns), Half::new(conn + 1, now_ns)];
+        if !segment.is_syn {
+            for half in &mut halves {
+                half.ledger.row.window_growth_ns = None; // windows may have been larger before
+            }
+        }
         Self {
             conn,
             ends,
-            halves: [Half::new(conn, now_ns), Half::new(conn + 1, now_ns)],
+            halves,
             sides: [SideTrip::default(); 2],
             client,
             has_role: segment.is_syn,

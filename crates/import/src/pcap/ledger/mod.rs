@@ -242,8 +242,9 @@ impl StageLedger {
             return;
         }
         let waited_ns = self.row.receiver_window_ns.saturating_sub(self.grown_ns);
-        let known_ns = self.row.window_growth_ns.unwrap_or(0);
-        self.row.window_growth_ns = Some(known_ns + waited_ns.min(2 * self.path_ns));
+        if let Some(growth_ns) = &mut self.row.window_growth_ns {
+            *growth_ns += waited_ns.min(2 * self.path_ns);
+        }
         self.grown_ns = self.row.receiver_window_ns;
     }
 
