@@ -4,6 +4,7 @@ use super::rule::{Remedy, RequestFinding, RequestRule, RequestVerdict};
 use super::shared::{
     direct_confidence, duration_facts, make_advice, number, of_time, rule_out, time_fact,
 };
+use crate::kernel::TCP_RTO_MIN_NS;
 use crate::report::severity::held_up;
 use crate::report::{Fact, RuleDoubt, RuleId};
 use crate::requests::RequestPart;
@@ -53,6 +54,8 @@ struct PoolSize {
     tcp_ns: u64,
     /// Time of these, ns.
     retried_ns: u64,
+    /// When each was last used, ns, in order.
+    last_uses_ns: Vec<u64>,
 }
 
 impl PoolSize {
@@ -63,6 +66,7 @@ impl PoolSize {
             most: 0,
             tcp_ns: 0,
             retried_ns: 0,
+            last_uses_ns: Vec::new(),
         };
         let mut changes: Vec<(u64, i64)> = Vec::new();
         for endpoint in case.endpoints() {
@@ -81,11 +85,22 @@ impl PoolSize {
         // an end before a begin at the same time
         changes.sort_unstable();
         let mut open = 0;
-        for (_, change) in changes {
+        for (ns, change) in changes {
+            if change < 0 {
+                opened.last_uses_ns.push(ns);
+            }
             open += change;
             opened.most = opened.most.max(u64::try_from(open).unwrap_or(0));
         }
         opened
+    }
+
+    /// Returns for how long the connection that was used last had been idle at this time, ns: a pool would take that one. `None`: all
+    /// were in use, and a pool opens one, too.
+    fn idle_ns(&self, begin_ns: u64) -> Option<u64> {
+        let free = self.last_uses_ns.partition_point(|ns| *ns <= begin_ns);
+        let latest = free.checked_sub(1)?;
+        Some(begin_ns - self.last_uses_ns[latest])
     }
 
     /// Returns the number of connections that a pool would not have opened.
@@ -103,7 +118,7 @@ fn end_of_use_ns(endpoint: &Endpoint, opened_ns: u64) -> u64 {
     endpoint.closed_ns.map_or(called_ns, |ns| ns.min(called_ns))
 }
 
-/// Slow start of the connections that the recording saw open.
+/// Slow start of the connections that the recording saw open while a pool would have had a free one.
 #[derive(Debug, Default)]
 struct SlowStartCost {
     /// Requests waited for it, by ledgers and by estimate, whichever is less, ns.
@@ -112,22 +127,32 @@ struct SlowStartCost {
     rounds: u64,
     /// The same of other ends that are not recorded: no ledger says how long it was.
     unseen_rounds: u64,
+    /// Connections with such slow start.
+    connections: u64,
+    /// Connections with slow start that does not count: a kept one would have been idle for the shortest retransmission timeout of
+    /// the path. After that the kernel may begin slow start again (`tcp_slow_start_after_idle_check()`).
+    restarts: u64,
 }
 
 impl SlowStartCost {
     /// Adds up both ends of the connections.
-    fn new(case: &ServiceCase<'_>) -> Self {
+    fn new(case: &ServiceCase<'_>, opened: &PoolSize) -> Self {
         let starts = &case.evidence.digests.slow_starts;
         let mut cost = Self::default();
-        for endpoint in case.endpoints().filter(|it| it.connect_ns.is_some()) {
-            let Some(own) = starts.connection(endpoint.conn) else {
+        for endpoint in case.endpoints() {
+            let idle_ns = endpoint.connect_ns.and_then(|ns| opened.idle_ns(ns));
+            let (Some(idle_ns), Some(own)) = (idle_ns, starts.connection(endpoint.conn)) else {
                 continue;
             };
             let path_ns = endpoint.min_rtt_ns.unwrap_or(0);
+            let may_restart = idle_ns > TCP_RTO_MIN_NS + path_ns;
+            let mut is_slow = false;
             let mut add = |limited_ns: Option<u64>, rounds: u64| {
                 let estimate_ns = rounds.saturating_mul(path_ns);
-                cost.ns += limited_ns.map_or(0, |ns| ns.min(estimate_ns));
-                if limited_ns.is_some_and(|ns| ns > 0) {
+                let slow_ns = limited_ns.map_or(0, |ns| ns.min(estimate_ns));
+                is_slow |= slow_ns > 0;
+                if slow_ns > 0 && !may_restart {
+                    cost.ns += slow_ns;
                     cost.rounds = cost.rounds.max(rounds);
                 }
             };
@@ -140,6 +165,10 @@ impl SlowStartCost {
                     cost.unseen_rounds = cost.unseen_rounds.max(rounds);
                 }
             }
+            match may_restart {
+                true => cost.restarts += u64::from(is_slow),
+                false => cost.connections += u64::from(is_slow),
+            }
         }
         cost.ns = cost.ns.min(case.part_ns(RequestPart::CongestionWindow));
         cost
@@ -150,7 +179,7 @@ impl SlowStartCost {
         if self.ns == 0 {
             return Vec::new();
         }
-        let label = "requests waited in slow start: ledgers, or the estimate if that is less";
+        let label = "requests waited in slow start that kept connections lack: ledgers, or the estimate if that is less";
         let rounds =
             "round trips of it on a connection, at most (estimate by bytes and first window)";
         vec![
@@ -164,22 +193,35 @@ impl SlowStartCost {
         let of_estimate =
             "Whether HyStart or a narrow path ended slow start earlier: the estimate ignores both.";
         let of_peer = format!(
-            "Slow start of the other end. For the largest response a new connection needs up to {} more.",
+            "Slow start of the other end. For what came on one connection, a new one needs up to {} more.",
             quantity(self.unseen_rounds, "round trip")
         );
+        let of_restarts = format!(
+            "Whether kept connections begin slow start again: {} came after a retransmission timeout or more without use. \
+             Their slow start does not count.",
+            quantity(self.restarts, "connection")
+        );
+        let of_restarts = (self.restarts > 0).then_some(of_restarts);
         let of_estimate = (self.ns > 0).then(|| of_estimate.to_owned());
         let of_peer = (self.unseen_rounds > 0).then_some(of_peer);
-        of_estimate.into_iter().chain(of_peer).collect()
+        let unseen = [of_estimate, of_peer, of_restarts];
+        unseen.into_iter().flatten().collect()
     }
+}
+
+/// Returns the part of a time of so many connections that some of them have, ns.
+fn part_of(ns: u64, some: u64, connections: u64) -> u64 {
+    let some_ns = u128::from(ns) * u128::from(some.min(connections));
+    some_ns.checked_div(connections.into()).unwrap_or(0) as u64
 }
 
 /// Makes the finding: requests waited for new connections.
 fn finding(case: &ServiceCase<'_>, opened: &PoolSize, connect_ns: u64) -> RequestFinding {
-    let slow_start = SlowStartCost::new(case);
+    let slow_start = SlowStartCost::new(case, opened);
     let new_ns = connect_ns + slow_start.ns;
-    let spare_ns = u128::from(new_ns) * u128::from(opened.spare_connections())
-        / u128::from(opened.connections);
-    let harm_ns = spare_ns as u64;
+    let spare = opened.spare_connections();
+    let harm_ns = part_of(connect_ns, spare, opened.connections)
+        + part_of(slow_start.ns, spare, slow_start.connections);
     let tcp_ns = opened.tcp_ns.min(connect_ns);
     let mut facts = vec![
         number(
@@ -242,7 +284,7 @@ fn finding(case: &ServiceCase<'_>, opened: &PoolSize, connect_ns: u64) -> Reques
         .into_iter()
         .chain(slow_start.list_unseen())
         .collect(),
-        advice: make_advice(list_fixes(opened)),
+        advice: make_advice(list_fixes(opened, &slow_start)),
         gain: Some("connections are kept, and their number is that in use at once"),
         confidence: direct_confidence(case, "connections and their handshakes were measured"),
         ..RequestFinding::new(case)
@@ -290,8 +332,8 @@ fn doubt_verdict(case: &ServiceCase<'_>) -> RequestVerdict {
     )
 }
 
-fn list_fixes(opened: &PoolSize) -> [String; 4] {
-    [
+fn list_fixes(opened: &PoolSize, slow_start: &SlowStartCost) -> Vec<String> {
+    let mut fixes = vec![
         "nginx: an `upstream` block with `keepalive`, `proxy_http_version 1.1` and an empty `Connection` header.".to_owned(),
         format!(
             "Programs: keep one client object. Examples: requests.Session, http.Agent with keepAlive, one \
@@ -303,5 +345,11 @@ fn list_fixes(opened: &PoolSize) -> [String; 4] {
             connection.".to_owned(),
         "If TLS must begin again: resume sessions (tickets or a session cache), or use TLS 1.3 and ECDSA \
             keys.".to_owned(),
-    ]
+    ];
+    if slow_start.restarts > 0 {
+        let text = "At the sender of large messages, net.ipv4.tcp_slow_start_after_idle=0 keeps the window of an idle \
+            connection.";
+        fixes.push(text.to_owned());
+    }
+    fixes
 }
