@@ -177,7 +177,11 @@ impl Case<'_> {
     pub fn window_growth_ns(&self) -> Option<u64> {
         let growth_ns = match self.ledger() {
             Some(ledger) => ledger.window_growth_ns?,
-            None => self.own.gathered.samples.window.growth_us * 1_000,
+            None => self
+                .own
+                .gathered
+                .samples
+                .window_growth_ns(self.own.opened_ns())?,
         };
         Some(growth_ns.min(self.ns(Stage::ReceiverWindow)))
     }

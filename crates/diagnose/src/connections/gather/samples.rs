@@ -59,8 +59,9 @@ pub struct WindowSamples {
     grown_bytes: u32,
     /// The kernel's clock of the full window at that moment, µs; `None`: there is no clock.
     grown_us: Option<u64>,
-    /// Time of that clock in waits for such growth, µs: of each, two round trips at most.
-    pub growth_us: u64,
+    /// Time of that clock in waits for such growth, µs: two round trips at most for each time that the window became twice as
+    /// large.
+    growth_us: u64,
 }
 
 impl WindowSamples {
@@ -71,10 +72,13 @@ impl WindowSamples {
         if window_bytes / 2 < self.grown_bytes {
             return;
         }
-        if let (true, Some(before), Some(now)) =
-            (self.grown_bytes > 0, self.grown_us, sample.rwnd_limited_us)
+        let doublings = window_bytes
+            .checked_div(self.grown_bytes)
+            .and_then(u32::checked_ilog2);
+        if let (Some(doublings), Some(before), Some(now)) =
+            (doublings, self.grown_us, sample.rwnd_limited_us)
         {
-            let most_us = 2 * u64::from(sample.srtt_us);
+            let most_us = 2 * u64::from(sample.srtt_us) * u64::from(doublings);
             self.growth_us += now.saturating_sub(before).min(most_us);
         }
         self.grown_bytes = window_bytes;
@@ -169,6 +173,16 @@ impl SampleDigest {
             Some(opened_ns) if opened_ns <= first.time_ns => Some((None, opened_ns)),
             _ => Some((Some(first), first.time_ns)),
         }
+    }
+
+    /// Returns the time of waits for a receiver's window that then grew to twice its size, ns; `None` without the kernel's clock of
+    /// the full window, or if the connection was open before: its window may have been larger.
+    pub fn window_growth_ns(&self, opened_ns: Option<u64>) -> Option<u64> {
+        let (None, _) = self.start(opened_ns)? else {
+            return None;
+        };
+        self.last.as_ref()?.rwnd_limited_us?;
+        Some(self.window.growth_us * 1_000)
     }
 
     /// Delivery rates over the judged time: for a connection opened within it, also those
@@ -291,6 +305,30 @@ pub mod tests {
         assert_eq!(sent(Some(500)), Some(300));
         assert_eq!(sent(None), Some(200));
         assert_eq!(digest.growth(None, |_| None), None);
+    }
+
+    #[test]
+    fn each_doubling_of_the_window_is_two_round_trips_at_most() {
+        let mut digest = SampleDigest::default();
+        for (time_ns, kb, full_us) in [(1_000, 64, 0), (2_000, 96, 5_000), (3_000, 600, 9_000)] {
+            let reading = TcpSample {
+                srtt_us: 1_000,
+                bytes_acked: 100_000,
+                snd_wnd_bytes: Some(kb * 1_000),
+                rwnd_limited_us: Some(full_us),
+                ..sample(time_ns)
+            };
+            digest.add(reading, (0, u64::MAX));
+        }
+        // 64 to 600 kB: three times twice as large
+        assert_eq!(digest.window_growth_ns(Some(500)), Some(6_000_000));
+        assert_eq!(digest.window_growth_ns(None), None);
+        let unclocked = TcpSample {
+            rwnd_limited_us: None,
+            ..sample(4_000)
+        };
+        digest.add(unclocked, (0, u64::MAX));
+        assert_eq!(digest.window_growth_ns(Some(500)), None);
     }
 
     #[test]

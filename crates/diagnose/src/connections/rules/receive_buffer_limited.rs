@@ -6,11 +6,10 @@ use table::Stage;
 use super::rule::{FindingExplanation, Rule, RuleDoubt, RuleFinding, Verdict, WinBasis};
 use super::shared::facts::{known_bytes, known_flag, known_real, min_rtt, sum, total_ns, whole};
 use super::shared::sentences::{advice, of_life};
-use super::shared::window_cause::{WindowCause, window_cause};
+use super::shared::window_cause::{WindowCause, is_growth, window_cause};
 use crate::connections::case::Case;
 use crate::connections::exclusion::ExcludableCause;
 use crate::connections::subject::ConnectionSubject;
-use crate::report::severity::held_up;
 use crate::report::{
     Advice, Confidence, ConfidenceLevel, DataDirection, Fact, FactUnit, Finding, RuleId,
     UndecidedFinding,
@@ -130,13 +129,6 @@ fn with_growth(case: &Case, mut facts: Vec<Fact>) -> Vec<Fact> {
     facts
 }
 
-/// Returns whether the window was mostly the limit while it grew, and too short a time after that to hold the connection up.
-fn is_growth(case: &Case) -> bool {
-    let growth_ns = case.window_growth_ns().unwrap_or(0);
-    let lacking_ns = case.ns(Stage::ReceiverWindow) - growth_ns;
-    growth_ns > lacking_ns && !held_up(lacking_ns, case.life_ns())
-}
-
 /// The window as it arrived and as it was announced, where something changed it on the way.
 fn buffer_change(facts: &[Fact]) -> Option<(u64, u64)> {
     Some((
@@ -147,6 +139,9 @@ fn buffer_change(facts: &[Fact]) -> Option<(u64, u64)> {
 
 fn blind_spots(case: &Case) -> Vec<String> {
     let mut blind = case.general_blind_spots();
+    if case.window_growth_ns().is_none() {
+        blind.push("For how much of this time the window still grew: that part is no harm.".into());
+    }
     if case.peer.is_none() {
         blind.push("Whether a middlebox made the receiver's window smaller on the path.".into());
     }
@@ -233,6 +228,14 @@ const GROWTH_FIXES: [&str; 3] = [
     "Or raise the second value of net.ipv4.tcp_rmem at the receiver: a connection begins with that buffer.",
 ];
 
+/// Fixes for a buffer that the kernel did not make as large as it may (`tcp_rcv_space_adjust()`).
+const AUTO_TUNING_FIXES: [&str; 2] = [
+    "If it has not, first check that net.ipv4.tcp_moderate_rcvbuf is 1. And `nstat` must not count TcpExtPruneCalled or \
+     TcpExtTCPRcvCollapsed: memory is short then (net.ipv4.tcp_mem).",
+    "Else raise the second value, with which the buffer begins. The kernel enlarges it only if a round trip brings more than \
+     the one before.",
+];
+
 /// Fixes for a connection without a window scale.
 const UNSCALED_FIXES: [&str; 3] = [
     "At both ends, `sysctl net.ipv4.tcp_window_scaling` must be 1, its default. `ss -ti` shows `wscale` of a connection that has it.",
@@ -279,9 +282,7 @@ fn list_fixes(case: &Case) -> Vec<Advice> {
     };
     let mut fixes = vec![Advice(first.into())];
     if peer.and_then(|peer| peer.rcvbuf_locked) == Some(false) {
-        let second = "If it has not, the kernel did not enlarge it: no round trip brought more than the one before. \
-                      Raise the second value, with which the buffer begins.";
-        fixes.push(Advice(second.into()));
+        fixes.extend(advice(AUTO_TUNING_FIXES));
     }
     if let Some(cwnd_bytes) = case.cwnd_bytes() {
         let text = format!(

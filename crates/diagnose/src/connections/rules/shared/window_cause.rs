@@ -5,6 +5,7 @@
 use table::{Stage, TcpEventKind};
 
 use crate::connections::case::{Case, LEAST_POLLS};
+use crate::report::severity::held_up;
 use crate::report::{Confidence, ConfidenceLevel};
 use crate::units::percent;
 
@@ -36,10 +37,9 @@ pub fn window_cause(case: &Case) -> WindowCause {
             level: ConfidenceLevel::High,
             because,
         };
-        return if slow * 2.0 >= limited && !has_grown_open(case) {
-            WindowCause::Reader(confidence)
-        } else {
-            WindowCause::Buffer(confidence)
+        return match slow * 2.0 >= limited {
+            false => WindowCause::Buffer(confidence),
+            true => by_growth(case).unwrap_or(WindowCause::Reader(confidence)),
         };
     }
     if case.context.events && case.ledger().is_some() && case.context.lost.is_empty() {
@@ -48,14 +48,29 @@ pub fn window_cause(case: &Case) -> WindowCause {
     by_polls(case)
 }
 
-/// Returns whether the window mostly was the limit while it grew, and the reader did not let it close meanwhile. What the reader was
-/// late at other times is not why it was full.
-fn has_grown_open(case: &Case) -> bool {
-    let limited_ns = case.ns(Stage::ReceiverWindow);
+/// Returns whether the window was mostly the limit while it grew, and too short a time after that to hold the connection up.
+pub fn is_growth(case: &Case) -> bool {
     let growth_ns = case.window_growth_ns().unwrap_or(0);
-    let ledger = case.peer.and_then(|peer| peer.judged.ledger.as_ref());
-    let is_open = ledger.is_some_and(|ledger| ledger.window_closed_ns * 2 < limited_ns);
-    is_open && growth_ns * 2 > limited_ns
+    let lacking_ns = case.ns(Stage::ReceiverWindow) - growth_ns;
+    growth_ns > lacking_ns && !held_up(lacking_ns, case.life_ns())
+}
+
+/// Decides for a reader that was late, but not why the window was full: that grew meanwhile, and the reader did not let it close.
+fn by_growth(case: &Case) -> Option<WindowCause> {
+    let limited_ns = case.ns(Stage::ReceiverWindow);
+    let closed_ns = case.peer?.judged.ledger.as_ref()?.window_closed_ns;
+    let of_limited = |ns: u64| percent((ns as f64 / limited_ns.max(1) as f64).min(1.0));
+    (is_growth(case) && closed_ns * 2 < limited_ns).then(|| {
+        let because = format!(
+            "the window grew in {} of that time, and was closed in {} of it",
+            of_limited(case.window_growth_ns().unwrap_or(0)),
+            of_limited(closed_ns)
+        );
+        WindowCause::Buffer(Confidence {
+            level: ConfidenceLevel::High,
+            because,
+        })
+    })
 }
 
 /// Decides for a capture: with a reader that does not read, a window stays full after its data arrived, and becomes small. A small
