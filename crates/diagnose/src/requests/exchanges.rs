@@ -261,6 +261,7 @@ impl RequestTable {
             open.pool = pool;
             open.served = self.history.count_served(call.thread);
             if side == Side::Client {
+                self.free.begin_use(self.endpoints.get(id).service, id);
                 if open.served == 0 {
                     // else such a wait is a part of what the thread serves
                     let asking = (call.thread, open.begin_ns);
@@ -327,7 +328,9 @@ impl RequestTable {
             }
             open.add_response(call);
             turns.answered_ns = Some(call.end_ns);
-            self.endpoints.get_mut(id).has_response = true;
+            let endpoint = self.endpoints.get_mut(id);
+            endpoint.has_response = true;
+            self.free.end_use(endpoint.service, id);
         }
         turns.tracker.counts.pushes += u64::from(is_unasked);
         if let Some(before) = turns.tracker.take_before() {
@@ -426,6 +429,7 @@ impl RequestTable {
             return;
         };
         self.over[id.index()] = true;
+        self.free.end_use(self.endpoints.get(id).service, id);
         let before = turns.tracker.take_before();
         let endpoint = self.endpoints.get(id);
         let may_be_open = endpoint.has_close && endpoint.closed_ns.is_none();

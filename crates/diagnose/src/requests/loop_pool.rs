@@ -7,7 +7,7 @@
 //! another one for that: its request waited, too. A loop that calls and blocks until the response has come serves nobody else meanwhile: no request
 //! waits for a connection there, but for the loop.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use table::Waker;
 
@@ -100,9 +100,37 @@ impl LoopPoolDigests {
 #[derive(Debug, Default)]
 pub struct FreeConnections {
     taken_ns: HashMap<(ServiceId, ThreadId), u64>,
+    used: HashMap<ServiceId, UsedConnections>,
+}
+
+/// Connections to a service with a request that has no response yet.
+#[derive(Debug, Default)]
+struct UsedConnections {
+    now: HashSet<EndpointId>,
+    /// As many as there ever were at once.
+    most: u64,
 }
 
 impl FreeConnections {
+    /// Notes that a connection to a service has a request.
+    pub fn begin_use(&mut self, service: ServiceId, endpoint: EndpointId) {
+        let used = self.used.entry(service).or_default();
+        used.now.insert(endpoint);
+        used.most = used.most.max(used.now.len() as u64);
+    }
+
+    /// Notes that a connection has the response, or is closed.
+    pub fn end_use(&mut self, service: ServiceId, endpoint: EndpointId) {
+        if let Some(used) = self.used.get_mut(&service) {
+            used.now.remove(&endpoint);
+        }
+    }
+
+    /// Returns how many connections to a service had a request at once, at most.
+    pub fn most_in_use(&self, service: ServiceId) -> u64 {
+        self.used.get(&service).map_or(0, |used| used.most)
+    }
+
     /// Adds a request of a thread to a service. `before`: the last one on the connection. Returns the release of a connection
     /// if the thread asks in the same round of its loop, or in the round for which the loop that read the response woke it.
     /// `is_of_service`: whether a connection belongs to the service.

@@ -49,7 +49,7 @@ impl RequestRule for PoolWait {
 fn find_loop_pool<'a>(case: &ServiceCase<'a>) -> Option<(ServiceCase<'a>, LoopPoolDigest)> {
     let pools = &case.digest.loop_pools;
     let find = |pool: LoopPoolDigest| Some((case.evidence.service_of(pool.endpoint?), pool));
-    let all = find(pools.all).filter(|(asked, _)| busy_share(asked) >= BUSY_LEAST);
+    let all = find(pools.all).filter(|(asked, _)| PoolUse::find(asked).busy >= BUSY_LEAST);
     let (asked, pool) = all.or_else(|| find(pools.of_own_loop))?;
     let is_small = ratio_of(pool.ns, case.total_ns()) < EXPLAINS_LEAST;
     (!is_small && asked.digest.series.connections > 0).then_some((asked, pool))
@@ -118,13 +118,42 @@ fn finding(case: &ServiceCase<'_>) -> RequestFinding {
     }
 }
 
+/// Connections to a server that requests could have at once.
+struct PoolUse {
+    /// Their number.
+    connections: u64,
+    /// Share of the time in which they carried a request.
+    busy: f64,
+}
+
+impl PoolUse {
+    /// Returns all connections, or the most that ever were in use: a limit may be lower (haproxy `maxconn`). Then these are nearly
+    /// always in use, and never more.
+    fn find(asked: &ServiceCase<'_>) -> Self {
+        let all = Self {
+            connections: asked.digest.series.connections,
+            busy: busy_share(asked),
+        };
+        let (begin_ns, end_ns) = asked.digest.time.unwrap_or_default();
+        let most = asked.evidence.table.free.most_in_use(asked.id);
+        let limited = Self {
+            connections: most,
+            busy: ratio_of(asked.total_ns(), most * end_ns.saturating_sub(begin_ns)),
+        };
+        match all.busy < BUSY_LEAST && (BUSY_LEAST..=1.0).contains(&limited.busy) {
+            true => limited,
+            false => all,
+        }
+    }
+}
+
 /// Makes the finding: requests that an event loop had read waited for a free connection to another server.
 fn make_loop_finding(
     case: &ServiceCase<'_>,
     asked: &ServiceCase<'_>,
     pool: &LoopPoolDigest,
 ) -> RequestFinding {
-    let connections = asked.digest.series.connections;
+    let PoolUse { connections, busy } = PoolUse::find(asked);
     let mut facts = duration_facts(case);
     facts.extend([
         time_fact("pool_wait_ns", pool.ns, "wait for a connection in requests"),
@@ -136,11 +165,7 @@ fn make_loop_finding(
         number("pool_waits", pool.requests, "request(s) that had to wait"),
         time_fact("longest_pool_wait_ns", pool.most_ns, "the longest wait"),
         number("connections", connections, "connection(s)"),
-        share_fact(
-            "busy",
-            busy_share(asked),
-            "of the time the connections had a request",
-        ),
+        share_fact("busy", busy, "of the time the connections had a request"),
     ]);
     RequestFinding {
         parts: vec![RequestPart::Upstream],
