@@ -1,5 +1,6 @@
-//! Finds the thread or process that did a job, by the thread that gave the result. A thread of a pool does one job after another, so that a job waits for it. A thread
-//! that hands results on (those of Python's process pools) does none, and an event loop or a reader of responses has many at once.
+//! Finds the thread or process that did a job, by the thread that gave the result. A thread of a pool does one job after
+//! another, so that a job waits for it. A thread that hands results on (those of Python's process pools) does none, and an event
+//! loop or a reader of responses has many at once.
 
 use table::{WaitObject, Waker};
 

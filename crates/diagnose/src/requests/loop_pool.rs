@@ -4,16 +4,18 @@
 //! A loop takes a free connection at once, or opens one. If it asks on a connection in the same round in which it read the
 //! response to another request there, nobody had to wait for that connection to be free but this request: it waited since the
 //! loop last took a free one. Where a process has several loops (haproxy's `nbthread`), the one that reads the response may wake
-//! another one for that: its request waited, too. A loop that calls and blocks until the response has come serves nobody else meanwhile: no request
-//! waits for a connection there, but for the loop.
+//! another one for that: its request waited, too. A loop that calls and blocks until the response has come serves nobody else
+//! meanwhile: no request waits for a connection there, but for the loop.
 
 use std::collections::{HashMap, HashSet};
+use std::hash::BuildHasherDefault;
 
 use table::Waker;
 
 use super::history::{History, Release, ThreadEventKind, ThreadId, ThreadWait};
 use super::id::{EndpointId, ServiceId};
 use super::owner::is_of_loop;
+use crate::rows::hash::CookieHasher;
 use crate::waits::StackPurpose;
 
 /// Events of a thread that are read from a response to the next request on its connection: a round of a loop has fewer.
@@ -100,13 +102,13 @@ impl LoopPoolDigests {
 #[derive(Debug, Default)]
 pub struct FreeConnections {
     taken_ns: HashMap<(ServiceId, ThreadId), u64>,
-    used: HashMap<ServiceId, UsedConnections>,
+    used: HashMap<ServiceId, UsedConnections, BuildHasherDefault<CookieHasher>>,
 }
 
 /// Connections to a service with a request that has no response yet.
 #[derive(Debug, Default)]
 struct UsedConnections {
-    now: HashSet<EndpointId>,
+    now: HashSet<EndpointId, BuildHasherDefault<CookieHasher>>,
     /// As many as there ever were at once.
     most: u64,
 }

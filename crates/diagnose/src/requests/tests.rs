@@ -158,6 +158,32 @@ impl Rows {
         }
     }
 
+    /// Makes the rows of a server that reads a request, asks another server, and answers 12 ms later.
+    fn asking_server() -> Self {
+        let mut rows = Self::server();
+        rows.connections.push(connection(2, Role::Client, SERVER));
+        rows.waits
+            .push(wait(70, (0, 10 * MS, 10 * MS), WaitObject::Epoll, Some(1)));
+        rows.calls.push(call(1, 10 * MS, false, 10, 70));
+        rows.calls.push(call(2, 11 * MS, true, 10, 70));
+        // meanwhile the thread serves others
+        rows.waits.push(wait(
+            70,
+            (12 * MS, 13 * MS, 13 * MS),
+            WaitObject::Epoll,
+            None,
+        ));
+        rows.waits.push(wait(
+            70,
+            (14 * MS, 20 * MS, 20 * MS),
+            WaitObject::Epoll,
+            Some(2),
+        ));
+        rows.calls.push(call(2, 21 * MS, false, 10, 70));
+        rows.calls.push(call(1, 22 * MS, true, 10, 70));
+        rows
+    }
+
     /// Gives calls that have none the offsets of a stream without gaps.
     fn with_offsets(mut self) -> Self {
         let mut ends = std::collections::HashMap::<(u64, bool), u64>::new();

@@ -5,8 +5,9 @@ use table::Stage;
 
 use super::rule::{FindingExplanation, Rule, RuleDoubt, RuleFinding, Verdict, WinBasis};
 use super::shared::facts::{known_bytes, known_flag, known_real, min_rtt, sum, total_ns, whole};
+use super::shared::growth::is_window_growth;
 use super::shared::sentences::{advice, of_life};
-use super::shared::window_cause::{WindowCause, is_growth, window_cause};
+use super::shared::window_cause::{WindowCause, window_cause};
 use crate::connections::case::Case;
 use crate::connections::exclusion::ExcludableCause;
 use crate::connections::subject::ConnectionSubject;
@@ -81,7 +82,7 @@ impl Rule for ReceiveBufferLimited {
     }
 
     fn is_apart(&self, case: &Case) -> bool {
-        is_growth(case)
+        is_window_growth(case)
     }
 
     fn headline(&self, finding: &Finding) -> String {
@@ -229,11 +230,18 @@ const GROWTH_FIXES: [&str; 3] = [
 ];
 
 /// Fixes for a buffer that the kernel did not make as large as it may (`tcp_rcv_space_adjust()`).
-const AUTO_TUNING_FIXES: [&str; 2] = [
+const AUTO_TUNING_FIXES: [&str; 3] = [
+    "At the receiver, compare the limit of the buffer with the third value of net.ipv4.tcp_rmem. The kernel \
+     makes it no larger: if it has reached that value, raise that.",
     "If it has not, first check that net.ipv4.tcp_moderate_rcvbuf is 1. And `nstat` must not count TcpExtPruneCalled or \
      TcpExtTCPRcvCollapsed: memory is short then (net.ipv4.tcp_mem).",
     "Else raise the second value, with which the buffer begins. The kernel enlarges it only if a round trip brings more than \
      the one before.",
+];
+
+/// Fix where the program may have set the size of the buffer.
+const OWN_SIZE_FIXES: [&str; 1] = [
+    "At the receiver, do not set SO_RCVBUF: Linux then sizes the buffer itself, up to net.ipv4.tcp_rmem.",
 ];
 
 /// Fixes for a connection without a window scale.
@@ -264,7 +272,7 @@ fn middlebox_fixes(seen: u64, announced: u64) -> Vec<Advice> {
 }
 
 fn list_fixes(case: &Case) -> Vec<Advice> {
-    if is_growth(case) {
+    if is_window_growth(case) {
         return advice(GROWTH_FIXES);
     }
     if is_unscaled(case) {
@@ -274,16 +282,10 @@ fn list_fixes(case: &Case) -> Vec<Advice> {
         return middlebox_fixes(seen, announced);
     }
     let peer = case.peer.and_then(|peer| peer.identity());
-    let first = if peer.and_then(|peer| peer.rcvbuf_locked) == Some(false) {
-        "At the receiver, compare the limit of the buffer with the third value of net.ipv4.tcp_rmem. The kernel \
-         makes it no larger: if it has reached that value, raise that."
-    } else {
-        "At the receiver, do not set SO_RCVBUF: Linux then sizes the buffer itself, up to net.ipv4.tcp_rmem."
+    let mut fixes = match peer.and_then(|peer| peer.rcvbuf_locked) {
+        Some(false) => advice(AUTO_TUNING_FIXES),
+        Some(true) | None => advice(OWN_SIZE_FIXES),
     };
-    let mut fixes = vec![Advice(first.into())];
-    if peer.and_then(|peer| peer.rcvbuf_locked) == Some(false) {
-        fixes.extend(advice(AUTO_TUNING_FIXES));
-    }
     if let Some(cwnd_bytes) = case.cwnd_bytes() {
         let text = format!(
             "Or set SO_RCVBUF there, before connect() or listen(), to {} or more: twice what the \

@@ -11,12 +11,12 @@ use super::shared::delayed_acks::round_trips_ns;
 use super::shared::facts::{
     known, known_bytes, known_flag, known_real, min_rtt, sum, total_ns, whole, worst,
 };
+use super::shared::growth::is_send_buffer_growth;
 use super::shared::sentences::{advice, direct_confidence, of_life};
 use crate::connections::case::Case;
 use crate::connections::exclusion::ExcludableCause;
 use crate::connections::gather::calls::CallDigest;
 use crate::connections::gather::polls::PollClass;
-use crate::report::severity::held_up;
 use crate::report::{
     Advice, Confidence, ConfidenceLevel, DataDirection, Fact, FactUnit, FactValue, Finding, RuleId,
 };
@@ -81,7 +81,7 @@ impl Rule for SendBufferLimited {
     }
 
     fn is_apart(&self, case: &Case) -> bool {
-        is_growth(case)
+        is_send_buffer_growth(case)
     }
 
     fn headline(&self, finding: &Finding) -> String {
@@ -101,13 +101,6 @@ impl Rule for SendBufferLimited {
 
 /// Name of the fact: the buffer was the limit while it still grew.
 const GROWTH: &str = "send_buffer_growth_ns";
-
-/// Returns whether the buffer was mostly the limit while it grew, and too short a time after that to hold the connection up.
-fn is_growth(case: &Case) -> bool {
-    let growth_ns = case.send_buffer_growth_ns().unwrap_or(0);
-    let lacking_ns = case.ns(Stage::SendBuffer) - growth_ns;
-    growth_ns > lacking_ns && !held_up(lacking_ns, case.life_ns())
-}
 
 /// Fixes for a buffer that grows with the data.
 const GROWTH_FIXES: [&str; 2] = [
@@ -181,7 +174,7 @@ fn win_basis(case: &Case) -> WinBasis {
 }
 
 fn list_fixes(case: &Case) -> Vec<Advice> {
-    if is_growth(case) {
+    if is_send_buffer_growth(case) {
         return advice(GROWTH_FIXES);
     }
     let locked = case

@@ -67,7 +67,7 @@ fn finding(case: &ServiceCase<'_>, queued: &PartHarm, served_ns: u64) -> Request
         reason(why),
         percent(ratio_of(why_ns, served_ns))
     );
-    let threads = threads(case);
+    let threads = count_threads(&serving_threads(case));
     let subject = match threads {
         Some(1) => format!("the only one of {} was {busy}", case.title()),
         Some(threads) => format!("the {} of {} were {busy}", count(threads), case.title()),
@@ -144,8 +144,8 @@ fn largest_part(case: &ServiceCase<'_>) -> (RequestPart, u64) {
 }
 
 /// Returns the number of threads with most of the time; `None`: there may be more than are kept, or none is known.
-fn threads(case: &ServiceCase<'_>) -> Option<u64> {
-    let number = serving_threads(case).len();
+fn count_threads(serving: &BTreeSet<u32>) -> Option<u64> {
+    let number = serving.len();
     (1..KEPT).contains(&number).then_some(number as u64)
 }
 
@@ -180,7 +180,7 @@ fn is_of_loops(case: &ServiceCase<'_>) -> bool {
     let times = times.filter(|it| serving.contains(&it.subject.tid));
     let kept_ns: u64 = times.map(|it| it.ns).sum();
     let served_mean = ratio_of(kept_ns, end_ns.saturating_sub(begin_ns));
-    threads(case).is_some_and(|threads| served_mean > threads as f64)
+    count_threads(&serving).is_some_and(|threads| served_mean > threads as f64)
 }
 
 /// Returns how many requests were served and how many waited at a time: the sums of their times over the time in which there

@@ -322,7 +322,8 @@ fn unseen_verdict(case: &ServiceCase<'_>) -> RequestVerdict {
 /// Fixes of a pool in an event loop.
 const LOOP_FIXES: [&str; 3] = [
     "Let the pool have more connections, as many as the server serves at once: pgbouncer `default_pool_size`, node-postgres \
-     `max`, Go `SetMaxOpenConns` and `MaxConnsPerHost`, Node.js `http.Agent` `maxSockets`, asyncpg `max_size`, aiohttp `TCPConnector(limit=…)`, SQLAlchemy `pool_size`.",
+     `max`, Go `SetMaxOpenConns` and `MaxConnsPerHost`, Node.js `http.Agent` `maxSockets`, asyncpg `max_size`, aiohttp \
+     `TCPConnector(limit=…)`, SQLAlchemy `pool_size`.",
     "Give a connection back sooner: before work that does not need it. In pgbouncer, `pool_mode = transaction` does so.",
     "Make the requests shorter: each holds its connection for as long as it takes.",
 ];

@@ -19,30 +19,11 @@ fn outer_times(rows: Rows) -> (u64, u64) {
     (outer_ns, own_ns)
 }
 
-/// A server reads a request, asks another server meanwhile, and answers 12 ms later.
-fn asking_server() -> Rows {
-    let mut rows = Rows::server();
-    rows.connections.push(connection(2, Role::Client, SERVER));
-    rows.waits
-        .push(wait(70, (0, 10 * MS, 10 * MS), WaitObject::Epoll, Some(1)));
-    rows.calls.push(call(1, 10 * MS, false, 10, 70));
-    rows.calls.push(call(2, 11 * MS, true, 10, 70));
-    rows.waits.push(wait(
-        70,
-        (11 * MS, 20 * MS, 20 * MS),
-        WaitObject::Epoll,
-        Some(2),
-    ));
-    rows.calls.push(call(2, 21 * MS, false, 10, 70));
-    rows.calls.push(call(1, 22 * MS, true, 10, 70));
-    rows
-}
-
 #[test]
 fn only_requests_that_ask_contain_others() {
-    assert_eq!(outer_times(asking_server()), (12 * MS, 10 * MS));
+    assert_eq!(outer_times(Rows::asking_server()), (12 * MS, 10 * MS));
     // a poll of a second at the same server asks nobody
-    let mut rows = asking_server();
+    let mut rows = Rows::asking_server();
     rows.connections.push(connection(3, Role::Server, SERVER));
     rows.calls.push(call(3, 30 * MS, false, 10, 71));
     rows.waits.push(wait(

@@ -106,28 +106,7 @@ fn late_preemption_row_is_accounted() {
 
 #[test]
 fn a_request_that_a_request_makes_is_upstream() {
-    let mut rows = Rows::server();
-    rows.connections.push(connection(2, Role::Client, SERVER));
-    rows.waits
-        .push(wait(70, (0, 10 * MS, 10 * MS), WaitObject::Epoll, Some(1)));
-    rows.calls.push(call(1, 10 * MS, false, 10, 70));
-    rows.calls.push(call(2, 11 * MS, true, 10, 70));
-    // meanwhile the thread serves others
-    rows.waits.push(wait(
-        70,
-        (12 * MS, 13 * MS, 13 * MS),
-        WaitObject::Epoll,
-        None,
-    ));
-    rows.waits.push(wait(
-        70,
-        (14 * MS, 20 * MS, 20 * MS),
-        WaitObject::Epoll,
-        Some(2),
-    ));
-    rows.calls.push(call(2, 21 * MS, false, 10, 70));
-    rows.calls.push(call(1, 22 * MS, true, 10, 70));
-    let requests = rows.with_offsets().requests();
+    let requests = Rows::asking_server().with_offsets().requests();
     let served = requests.iter().find(|row| row.id == "1:q0").expect("it");
     check(served);
     assert_eq!(

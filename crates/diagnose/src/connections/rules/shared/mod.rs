@@ -4,6 +4,7 @@
 pub mod delayed_acks;
 pub mod explained_drops;
 pub mod facts;
+pub mod growth;
 pub mod late_calls;
 pub mod nagle_fixes;
 pub mod sentences;

@@ -4,8 +4,8 @@
 
 use table::{Stage, TcpEventKind};
 
+use super::growth::is_window_growth;
 use crate::connections::case::{Case, LEAST_POLLS};
-use crate::report::severity::held_up;
 use crate::report::{Confidence, ConfidenceLevel};
 use crate::units::percent;
 
@@ -48,19 +48,12 @@ pub fn window_cause(case: &Case) -> WindowCause {
     by_polls(case)
 }
 
-/// Returns whether the window was mostly the limit while it grew, and too short a time after that to hold the connection up.
-pub fn is_growth(case: &Case) -> bool {
-    let growth_ns = case.window_growth_ns().unwrap_or(0);
-    let lacking_ns = case.ns(Stage::ReceiverWindow) - growth_ns;
-    growth_ns > lacking_ns && !held_up(lacking_ns, case.life_ns())
-}
-
 /// Decides for a reader that was late, but not why the window was full: that grew meanwhile, and the reader did not let it close.
 fn by_growth(case: &Case) -> Option<WindowCause> {
     let limited_ns = case.ns(Stage::ReceiverWindow);
     let closed_ns = case.peer?.judged.ledger.as_ref()?.window_closed_ns;
     let of_limited = |ns: u64| percent((ns as f64 / limited_ns.max(1) as f64).min(1.0));
-    (is_growth(case) && closed_ns * 2 < limited_ns).then(|| {
+    (is_window_growth(case) && closed_ns * 2 < limited_ns).then(|| {
         let because = format!(
             "the window grew in {} of that time, and was closed in {} of it",
             of_limited(case.window_growth_ns().unwrap_or(0)),
