@@ -19,6 +19,9 @@ const ROUNDS: usize = 101;
 /// Waits at one place with any values in registers of frames.
 const BUSY_REGISTER: &str = include_str!("programs/busy_register.c");
 
+/// Waits on a stack that no page follows.
+const COROUTINE: &str = include_str!("programs/coroutine.c");
+
 /// The waits by stack of the program, compiled with these options.
 fn by_stack(options: &[&str], depth: usize) -> Vec<Value> {
     let scratch = tempfile::tempdir().expect("a directory");
@@ -38,13 +41,9 @@ fn recorded(scratch: TempDir, depth: usize) -> Vec<Value> {
         &depth.to_string(),
     ]);
     finish(&mut run).assert_status(0);
-    let mut view = Command::new(program());
-    view.args(["report", "--by", "stack", "--format", "json"]);
-    let output = finish(view.arg(scratch.path().join("r.whylat")));
-    output.assert_status(0);
-    let report: Value = serde_json::from_str(&output.out).expect("JSON");
+    let groups = read_groups(&scratch);
     Report::from_scratch(scratch).assert_whole();
-    report["groups"].as_array().expect("groups").clone()
+    groups
 }
 
 fn compile(scratch: &TempDir, options: &[&str]) {
@@ -82,6 +81,16 @@ fn marked(mark: &str) -> u64 {
     let mark = format!("// LINE {mark}");
     let line = STACKS.lines().position(|line| line.ends_with(&mark));
     line.expect("a mark") as u64 + 1
+}
+
+/// Returns the waits by stack of a recording there.
+fn read_groups(scratch: &TempDir) -> Vec<Value> {
+    let mut view = Command::new(program());
+    view.args(["report", "--by", "stack", "--format", "json"]);
+    let output = finish(view.arg(scratch.path().join("r.whylat")));
+    output.assert_status(0);
+    let report: Value = serde_json::from_str(&output.out).expect("JSON");
+    report["groups"].as_array().expect("groups").clone()
 }
 
 /// Returns whether a number of waits is known: what ends while the agent of a sandbox is the current task passes no
@@ -189,6 +198,33 @@ fn one_place_is_one_stack_whatever_the_register_of_frame_pointers_holds() {
     let stacks: HashSet<_> = rows.iter().map(|it| it.stack).collect();
     assert_eq!(stacks.len(), 1, "{stacks:?}");
     assert_ne!(stacks, HashSet::from([None]));
+}
+
+/// A stack is read up to the end of its last page, and two places with one stack pointer stay apart.
+#[test]
+fn stack_on_last_page_is_complete() {
+    if !root() {
+        return;
+    }
+    let scratch = tempfile::tempdir().expect("a directory");
+    let options = [
+        "-O1",
+        "-g",
+        "-fomit-frame-pointer",
+        "-fno-optimize-sibling-calls",
+    ];
+    let binary = compile_c(scratch.path(), "coroutine", COROUTINE, &options);
+    let path = scratch.path().join("r.whylat");
+    let mut run = Command::new(program());
+    run.args(["run", "--as-root", "--detail", "waits", "--output"]);
+    run.arg(path).args(["--", &binary]);
+    finish(&mut run).assert_status(0);
+    let groups = read_groups(&scratch);
+    for naps in ["one_naps", "other_naps"] {
+        let group = find(&groups, &["nap", naps, "run"]);
+        let count = number(group, "/count");
+        assert!(is_known(count), "{naps}: {count} of {ROUNDS}");
+    }
 }
 
 /// Functions of a stripped program have no names; the report says where they are.

@@ -61,7 +61,6 @@ struct {
 	__uint(max_entries, 1024 * 1024);
 } sample_stack_ring SEC(".maps");
 
-/* Above the first frame of a thread lies more than that: the environment, or the C library's own. */
 #define STACK_BLOCK_BYTES 1024
 
 u32 stacks_seen = 0;
@@ -158,13 +157,26 @@ __noinline u64 sample_words_hash(const struct stack_seen *seen, const struct cod
 	return seen && code ? stack_words_hash_of(seen, code, SAMPLE_WORDS) : 0;
 }
 
+/*
+ * Reads what lies on a thread's stack, `bytes` of it, which is a power of two, or less if no page follows: a coroutine's
+ * first frame may be the last on its pages, and so may be the words that execve() wrote for main(). What is not read is 0.
+ * Returns how many bytes were read.
+ */
+static __always_inline u32 stack_read(void *to, u32 bytes, u64 from)
+{
+	u32 left = -from & (bytes - 1); /* up to where a page may end */
+
+	if (!bpf_probe_read_user(to, bytes, (const void *)from))
+		return bytes;
+	return left && !bpf_probe_read_user(to, left, (const void *)from) ? left : 0;
+}
+
 static __always_inline u64 stack_code_hash(struct stack_seen *seen, struct task_struct *task)
 {
 	struct mm_struct *mm = task->mm;
 	struct code_range code;
 
-	if (!mm || bpf_probe_read_user(seen->copied, STACK_WORDS * sizeof(u64),
-				       (const void *)seen->registers.sp))
+	if (!mm || !stack_read(seen->copied, STACK_WORDS * sizeof(u64), seen->registers.sp))
 		return 0;
 	code = code_range_of(mm);
 	return stack_words_hash(seen, &code);
@@ -184,10 +196,13 @@ static __always_inline u64 stack_frame_pointer(const struct stack_seen *seen)
 /* Copies as much of the thread's stack as can be read: its end may be near. */
 static __always_inline u32 stack_copy(struct stack_seen *seen)
 {
-	for (u32 at = 0; at < STACK_COPY_BYTES; at += STACK_BLOCK_BYTES)
-		if (bpf_probe_read_user(&seen->copied[at], STACK_BLOCK_BYTES,
-					(const void *)(seen->registers.sp + at)))
-			return at;
+	for (u32 at = 0; at < STACK_COPY_BYTES; at += STACK_BLOCK_BYTES) {
+		u32 bytes =
+			stack_read(&seen->copied[at], STACK_BLOCK_BYTES, seen->registers.sp + at);
+
+		if (bytes < STACK_BLOCK_BYTES)
+			return at + bytes;
+	}
 	return STACK_COPY_BYTES;
 }
 
@@ -302,8 +317,7 @@ static __always_inline u32 stack_of_sample(void *ctx, struct task_struct *task,
 	syscall_registers(task, &seen->registers);
 	*ip = seen->registers.ip;
 	key.sp = seen->registers.sp;
-	if (!bpf_probe_read_user(seen->copied, SAMPLE_WORDS * sizeof(u64),
-				 (const void *)seen->registers.sp))
+	if (stack_read(seen->copied, SAMPLE_WORDS * sizeof(u64), seen->registers.sp))
 		key.hash = sample_words_hash(seen, &code);
 	bytes = bpf_get_stack(ctx, seen->addresses, sizeof(seen->addresses), BPF_F_USER_STACK);
 	seen->frames = bytes > 0 ? (u32)bytes / sizeof(u64) : 0;
