@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use table::TcpEventKind;
-use table::tables::{PacketDrop, TcpEvent};
+use table::tables::{PacketDrop, TcpEvent, TcpSample};
 
 use super::report::{RetransmissionCauses, RetransmittedBy};
 
@@ -18,10 +18,37 @@ struct DroppedSegment {
     place: Option<String>,
 }
 
+/// The kernel's count of a connection's retransmitted segments, from its first reading to the last.
+#[derive(Debug)]
+struct CountedSegments {
+    first: (u64, u32),
+    last: (u64, u32),
+    /// Segments that events show, in that time.
+    shown: u64,
+}
+
+impl CountedSegments {
+    fn new(sample: &TcpSample) -> Self {
+        let reading = (sample.time_ns, sample.total_retrans);
+        Self {
+            first: reading,
+            last: reading,
+            shown: 0,
+        }
+    }
+
+    /// Returns how many segments no event shows: the kernel does not run a program inside itself.
+    fn unseen(&self) -> u64 {
+        let counted = self.last.1.saturating_sub(self.first.1);
+        u64::from(counted).saturating_sub(self.shown)
+    }
+}
+
 /// Dropped segments of recorded connections, by the connection that sent them.
 #[derive(Debug, Default)]
 pub(super) struct SegmentJoin {
     dropped: HashMap<u64, Vec<DroppedSegment>>,
+    counted: HashMap<u64, CountedSegments>,
     by: BTreeMap<(Option<String>, Option<String>), u64>,
     not_here: u64,
     unknown: u64,
@@ -42,12 +69,26 @@ impl SegmentJoin {
         });
     }
 
+    /// Adds a reading of a connection's counters, before its events.
+    pub(super) fn add_sample(&mut self, sample: &TcpSample) {
+        let reading = (sample.time_ns, sample.total_retrans);
+        let counted = self.counted.entry(sample.conn);
+        let counted = counted.or_insert_with(|| CountedSegments::new(sample));
+        counted.first = counted.first.min(reading);
+        counted.last = counted.last.max(reading);
+    }
+
     /// Adds a retransmitted segment; `is_whole`: all drops of recorded connections are known.
     pub(super) fn add_event(&mut self, event: &TcpEvent, is_whole: bool) {
         if !is_retransmission(event.kind) {
             return;
         }
         let segments = u64::from(event.segments.unwrap_or(1).max(1));
+        if let Some(counted) = self.counted.get_mut(&event.conn)
+            && (counted.first.0..=counted.last.0).contains(&event.time_ns)
+        {
+            counted.shown += segments;
+        }
         let Some(range) = event.seq.zip(event.end_seq) else {
             self.unknown += segments;
             return;
@@ -66,6 +107,7 @@ impl SegmentJoin {
 
     /// Returns the causes of retransmissions; `None`: nothing was retransmitted.
     pub(super) fn finish(self) -> Option<RetransmissionCauses> {
+        let unseen: u64 = self.counted.values().map(CountedSegments::unseen).sum();
         let mut by: Vec<RetransmittedBy> = self
             .by
             .into_iter()
@@ -80,7 +122,7 @@ impl SegmentJoin {
         let causes = RetransmissionCauses {
             dropped_here,
             not_dropped_here: self.not_here,
-            unknown: self.unknown,
+            unknown: self.unknown + unseen,
             by,
         };
         (dropped_here + causes.not_dropped_here + causes.unknown > 0).then_some(causes)
@@ -101,7 +143,41 @@ pub(crate) fn overlaps((seq, end): (u32, u32), (other, other_end): (u32, u32)) -
 
 #[cfg(test)]
 mod tests {
+    use crate::connections::gather::samples::tests::sample;
+
     use super::*;
+
+    /// A segment that was retransmitted when its timer ended.
+    fn retransmission(time_ns: u64) -> TcpEvent {
+        TcpEvent {
+            conn: 1,
+            time_ns,
+            kind: TcpEventKind::TimeoutRetransmit,
+            old: None,
+            new: None,
+            segments: Some(1),
+            in_flight_bytes: Some(1000),
+            seq: Some(10),
+            end_seq: Some(20),
+        }
+    }
+
+    /// The kernel ran no program for one of three, and one was before the first reading.
+    #[test]
+    fn segments_without_an_event_are_unknown() {
+        let mut join = SegmentJoin::default();
+        for (time_ns, total_retrans) in [(5_000, 1), (9_000, 4)] {
+            join.add_sample(&TcpSample {
+                total_retrans,
+                ..sample(time_ns)
+            });
+        }
+        for time_ns in [1_000, 6_000, 7_000] {
+            join.add_event(&retransmission(time_ns), true);
+        }
+        let causes = join.finish().expect("retransmissions");
+        assert_eq!((causes.not_dropped_here, causes.unknown), (3, 1));
+    }
 
     #[test]
     fn ranges_overlap_by_a_byte() {

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use table::DropKind;
 use table::manifest::Header;
-use table::tables::{DropCount, NetCounter, PacketDrop, TcpEvent};
+use table::tables::{DropCount, NetCounter, PacketDrop, TcpEvent, TcpSample};
 
 use super::flow::{FlowKey, Flows};
 use super::hook::hook_of_stack;
@@ -163,7 +163,12 @@ impl DropTable {
         }
     }
 
-    /// Adds an event of a connection, after all drops and counts.
+    /// Adds a reading of a connection's counters.
+    pub fn add_sample(&mut self, sample: &TcpSample) {
+        self.join.add_sample(sample);
+    }
+
+    /// Adds an event of a connection, after all drops, counts and readings.
     pub fn add_event(&mut self, event: &TcpEvent) {
         let is_whole = self.has_all_packets();
         self.join.add_event(event, is_whole);

@@ -1,6 +1,6 @@
 //! Drops and resets of an opened recording.
 
-use table::tables::{DropCount, NetCounter, PacketDrop, TcpEvent};
+use table::tables::{DropCount, NetCounter, PacketDrop, TcpEvent, TcpSample};
 use table::{Columns, Recording, Table};
 
 use super::{NAMING, recording_state};
@@ -16,6 +16,7 @@ pub fn report_drops(recording: &Recording, limit: usize) -> DropReport {
     for_each_row::<DropCount>(recording, |row| table.add_count(row));
     for_each_row::<NetCounter>(recording, |row| table.add_counter(row));
     for_each_row::<PacketDrop>(recording, |row| table.add_drop(&row));
+    for_each_row::<TcpSample>(recording, |row| table.add_sample(&row));
     for_each_row::<TcpEvent>(recording, |row| table.add_event(&row));
     table.report(recording_state(recording))
 }
