@@ -57,16 +57,25 @@ def vectors(seed: int, bins: int, shapes: list[str]) -> np.ndarray:
 
 def fill(engine: Engine, x: np.ndarray, delayed_ack: Sequence[int] = (1,)) -> Grid:
     """Makes the tables; connections are of hosts in turn, and some hosts do not measure delayed ACKs."""
-    rows = [
-        (conn, conn % len(delayed_ack), problem * x.shape[1] + bin_, int(x[conn, bin_, problem]))
-        for conn, bin_, problem in zip(*(index.tolist() for index in np.nonzero(x)), strict=True)
-    ]
+    conn, bin_, problem = np.nonzero(x)
+    columns = (conn, conn % len(delayed_ack), problem * x.shape[1] + bin_, x[conn, bin_, problem])
     start(engine)
     engine.put("hosts", HOSTS, [(f"h{number}", number, -1, flag) for number, flag in enumerate(delayed_ack)])
-    engine.put("cells", CELLS, rows)
+    put_cells(engine, columns)
     grid = Grid(2_000_000, x.shape[1])
     weigh(engine, grid)
     return grid
+
+
+def put_cells(engine: Engine, columns: Sequence[np.ndarray]) -> None:
+    """Makes the table of cells, of some hundred thousand rows: DuckDB reads the arrays themselves."""
+    if not isinstance(engine, DuckDb):
+        engine.put("cells", CELLS, zip(*(column.tolist() for column in columns), strict=True))
+        return
+    of_kinds = ", ".join(f"CAST({name} AS {kind}) AS {name}" for name, kind in CELLS.items())
+    engine.connection.register("arrays", dict(zip(CELLS, columns, strict=True)))
+    engine.create("cells", f"SELECT {of_kinds} FROM arrays")
+    engine.connection.unregister("arrays")
 
 
 def pairs(flat: np.ndarray) -> tuple[int, float, np.ndarray]:
