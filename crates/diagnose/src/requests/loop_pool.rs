@@ -153,8 +153,11 @@ impl FreeConnections {
             }
             None => {
                 let other = find_other_loop(history, (thread, begin_ns), is_of_service);
-                let other = known_ns.zip(other);
-                other.map(|(since_ns, (other, by))| (since_ns, Some(by), Some(other)))
+                match known_ns.zip(other) {
+                    // else it may have woken this loop for anything, and the request may have waited all the same
+                    Some((since_ns, (other, by))) => Some((since_ns, Some(by?), Some(other))),
+                    None => None,
+                }
             }
         };
         let Some((since_ns, by, through)) = release else {
@@ -207,12 +210,12 @@ impl AskedBefore {
 }
 
 /// Returns the loop of the same process that read a response of the service and then woke this one for its round, and the
-/// connection with the request that the response was for; `None` if that is not known, as it may have been for anything.
+/// connection with the request that the response was for, if that is known.
 fn find_other_loop(
     history: &History,
     (thread, begin_ns): (ThreadId, u64),
     is_of_service: &dyn Fn(EndpointId) -> bool,
-) -> Option<(ThreadId, EndpointId)> {
+) -> Option<(ThreadId, Option<EndpointId>)> {
     let woken = last_round(history, thread, begin_ns)?;
     let other = woken.waker_thread.filter(|it| {
         woken.waker == Waker::Thread
@@ -230,7 +233,7 @@ fn find_other_loop(
             ThreadEventKind::Call(call)
                 if call.response.is_some() && is_of_service(call.endpoint) =>
             {
-                return Some((other, call.served?));
+                return Some((other, call.served));
             }
             ThreadEventKind::Call(_)
             | ThreadEventKind::Wait(_)

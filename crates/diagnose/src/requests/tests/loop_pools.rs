@@ -98,6 +98,21 @@ fn a_request_may_wait_for_another_worker_and_for_no_connection() {
     }
 }
 
+/// The first request may wait for anything; the second one waits for the same connection, and longer.
+#[test]
+fn a_request_waits_on_though_one_before_may_wait_for_anything() {
+    let mut rows = make_two_loops(None, false);
+    rows.read(4, 20, 20);
+    rows.send(11, 114);
+    rows.epoll(114, 160, Some(11));
+    rows.read(11, 160, 160);
+    rows.send(4, 161);
+    rows.calls.sort_by_key(|call| call.end_ns);
+    rows.waits.sort_by_key(|wait| wait.end_ns);
+    let found = loop_pool(&rows);
+    assert_eq!((found.requests, found.ns / MS), (1, 94));
+}
+
 #[test]
 fn a_request_that_takes_a_free_connection_waits_for_none() {
     let mut rows = pool_of_one();
