@@ -15,7 +15,9 @@ use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sched::{CloneFlags, unshare};
 use serde_json::json;
 
-use crate::select::{Pair, assert_client_chosen, client_by, client_words, record_both};
+use crate::select::{
+    Pair, assert_client_chosen, client_by, client_words, record_both, remove_group,
+};
 use testbed::{Recorder, finish, program, root, until, whylat};
 
 const NAME: &str = "whylat-cache";
@@ -81,10 +83,7 @@ impl Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        // Busy until its last process is reaped.
-        until("the control group empty", || {
-            fs::remove_dir(&self.path).ok()
-        });
+        remove_group(&self.path);
     }
 }
 

@@ -13,8 +13,8 @@ fn older_kernel_falls_back_and_finds_cause() {
     let mut guests = Command::new("python3");
     guests.arg(root.join("tests/guests/run.py"));
     guests.args(["--kernel", "6.1", "--whylat", program()]);
-    let checks = "check doctor whylat doctor --json\nloopback calls";
-    let output = guests.args(["--checks", checks]).output().expect("python3");
+    let output = guests.args(["--checks", "loopback calls"]).output();
+    let output = output.expect("python3");
     let out = String::from_utf8_lossy(&output.stdout);
     let err = String::from_utf8_lossy(&output.stderr);
     let reasons = ["not installed", "cannot get kernel", "guests cannot run"];

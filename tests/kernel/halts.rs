@@ -10,7 +10,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use table::tables::Call;
 
-use crate::select::Group;
+use crate::select::{Group, remove_group};
 use testbed::report::number;
 use testbed::{Recorder, root, until};
 
@@ -52,7 +52,8 @@ impl OldFreezer {
 
 impl Drop for OldFreezer {
     fn drop(&mut self) {
-        until("the control group empty", || fs::remove_dir(&self.0).ok());
+        let _ = fs::write(self.0.join("freezer.state"), "THAWED");
+        remove_group(&self.0);
     }
 }
 

@@ -9,6 +9,8 @@ use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use lab::{LabProcess, Netns};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use serde_json::{Value, json};
 use table::SampleKind;
 use table::manifest::ProbeState;
@@ -219,9 +221,20 @@ impl Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        // Busy until its last process is reaped.
-        until("the control group empty", || fs::remove_dir(&self.0).ok());
+        remove_group(&self.0);
     }
+}
+
+/// Removes a control group, which is busy until its last process has ended: a test that fails leaves some.
+pub fn remove_group(path: &Path) {
+    let is_removed = || {
+        let pids = fs::read_to_string(path.join("cgroup.procs")).unwrap_or_default();
+        for pid in pids.lines().filter_map(|line| line.parse().ok()) {
+            let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
+        }
+        fs::remove_dir(path).ok()
+    };
+    until("the control group empty", is_removed);
 }
 
 #[test]

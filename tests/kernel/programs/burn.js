@@ -1,9 +1,9 @@
-// A server that computes in burn() for each byte that comes.
+// A server that computes in burn() for each byte that comes, some 60 ms.
 const net = require("net");
 
 function burn() {
   let sum = 0;
-  for (let i = 0; i < 60_000_000; i++) sum = (sum + i * i) % 1_000_003;
+  for (let i = 0; i < 2_500_000; i++) sum = (sum + i * i) % 1_000_003;
   return sum;
 }
 
