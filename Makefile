@@ -8,13 +8,14 @@ CARGO   ?= cargo
 # Cargo chooses its own number of jobs: with a share of make's, it would compile on one CPU.
 cargo    = env -u MAKEFLAGS $(CARGO)
 PROFILE := --release
+compile_tests = $(cargo) test $(PROFILE) --workspace --lib --bins --test '*' --no-run
 # All tests but those of the kernel. Without these options cargo would link every example, and look for tests in comments.
 TESTS   := --lib --bins --tests
 # Cargo takes what was compiled without this wrapper for the same.
 export RUSTC_WRAPPER ?= $(CURDIR)/scripts/compile-test
 
 .PHONY: demo test compile-tests test-packages replay accuracy delayed-acks kernels faults faults-quick fuzz packages packages-arm64 package-check package-check-arm64 \
-	bench build agent-s3 otlp-collector agent-kills viewer viewer-check viewer-faults viewer-bench fmt lint words imports features setup setup-test \
+	bench build agent-s3 otlp-collector agent-kills viewer viewer-check viewer-faults viewer-bench fmt lint lint-tests style words imports features setup setup-test \
 	setup-captures check-tools unit kernel kernel-pairs run-kernel-pairs kernel-alone golden perfetto-check fleet-check chart fleet-engines fleet-live clean
 
 demo: build
@@ -27,15 +28,14 @@ build: setup
 # First all is compiled; then the kernel tests, which mostly wait, run beside everything else; what looks at the whole
 # host comes last, and alone. Tests that run side by side print when they end. After a failure the others still run.
 test: compile-tests
-	$(MAKE) --jobs=2 --output-sync=target --keep-going run-kernel-pairs lint unit viewer-check perfetto-check fleet-check
+	$(MAKE) --jobs=2 --output-sync=target --keep-going run-kernel-pairs lint-tests unit viewer-check perfetto-check fleet-check
 	$(MAKE) kernel-alone faults-quick
 
 # Packages of the tests come over the network while the program is compiled.
 compile-tests: setup
 	@./scripts/setup check
 	$(MAKE) --jobs=2 build test-packages
-	$(cargo) test $(PROFILE) --workspace --lib --bins --test '*' --no-run --message-format=json-render-diagnostics | \
-		scripts/test-program kernel > target/kernel-tests.path
+	$(compile_tests) --message-format=json-render-diagnostics | scripts/test-program kernel > target/kernel-tests.path
 	$(cargo) build $(PROFILE) --workspace --example recording
 
 test-packages: setup-test
@@ -237,11 +237,17 @@ features: check-tools
 	scripts/features
 	python3 -m unittest -q scripts/tests/test_features.py
 
-lint: setup-test words imports features
+# Also of examples, and of code that no test is compiled with; clippy reads all of it for that, and the crates that it needs.
+lint: style
+	$(cargo) clippy $(PROFILE) --workspace --all-targets -- -D warnings
+
+# The warnings of clippy when it compiled the tests.
+lint-tests: style
+	$(compile_tests) --message-format=json | scripts/warnings
+
+style: setup-test words imports features
 	$(cargo) fmt --all --check
 	clang-format-19 --dry-run --Werror $(BPF_SOURCES)
-	$(cargo) clippy $(PROFILE) --workspace --all-targets -- -D warnings
-	$(cargo) clippy $(PROFILE) --workspace --test kernel -- -D warnings
 
 BPF_SOURCES = $(wildcard crates/probe/src/*/*.bpf.c crates/probe/src/*/*.h)
 
