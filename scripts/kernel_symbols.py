@@ -7,7 +7,7 @@ crates/diagnose/src/causes/categories.csv is of a function that is in one of the
         cargo test --release -p whylat-diagnose every_rule -- --nocapture
 
 Takes the kernels that `make kernels` has fetched, boots each for its own symbols, and reads those of
-modules with nm. The network cards' drivers are in no kernel for virtual machines: name the unpacked
+modules with nm. The network adapters' drivers are in no kernel for virtual machines: name the unpacked
 package linux-image-amd64 with --modules. Needs no root.
 """
 

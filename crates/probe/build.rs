@@ -59,7 +59,8 @@ fn main() {
         SkeletonBuilder::new()
             .source(source)
             .clang(&clang)
-            // The object stays a file beside: as the source text of an array it has 10 MB, which takes long to format and to compile.
+            // The object stays a file beside: as the source text of an array it has 10 MB, which takes long to format
+            // and to compile.
             .reference_obj(true)
             .clang_args(
                 [

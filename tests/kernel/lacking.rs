@@ -1,5 +1,5 @@
-//! A recorder that does not have a capability, one after the other: what it records is right, and what it cannot record is off, with
-//! the capability by name.
+//! A recorder that does not have a capability, one after the other: what it records is right, and what it cannot record
+//! is off, with the capability by name.
 
 use std::process::Command;
 

@@ -1,10 +1,11 @@
-//! Time of attaching the hooks of windows, and of detaching them; time that another CPU loses meanwhile; and the gain: CPU time that
-//! attached hooks cost between windows.
+//! Time of attaching the hooks of windows, and of detaching them; time that another CPU loses meanwhile; and the gain:
+//! CPU time that attached hooks cost between windows.
 //!
-//! Records this process in windows (needs root). In each round attaches, opens a window, closes it, and closes it again, which
-//! detaches nothing. A thread on another CPU reads the clock all the time: where two readings lie more than a microsecond apart, the
-//! CPU did something else. Prints medians with quartiles, beside equally long times without a change. Then two threads on one CPU
-//! exchange single bytes over a TCP connection, in alternating rounds with hooks attached, and not, and no window open.
+//! Records this process in windows (needs root). In each round attaches, opens a window, closes it, and closes it
+//! again, which detaches nothing. A thread on another CPU reads the clock all the time: where two readings lie more
+//! than a microsecond apart, the CPU did something else. Prints medians with quartiles, beside equally long times
+//! without a change. Then two threads on one CPU exchange single bytes over a TCP connection, in alternating rounds
+//! with hooks attached, and not, and no window open.
 //!
 //! `cargo run --release --workspace --example window_speed [ROUNDS]`
 

@@ -20,7 +20,8 @@ const SEALS_WITHIN: Duration = Duration::from_millis(50);
 /// the memory, and every thread that wants that CPU waits, a real-time thread among them.
 const GIVES_BACK_EVERY: Duration = Duration::from_secs(60);
 
-/// Batches under way to the disk, of at most half a megabyte each ([`DRAIN_AT_ONCE`](crate::collector::DRAIN_AT_ONCE)); more, and the collector waits.
+/// Batches under way to the disk, of at most half a megabyte each ([`DRAIN_AT_ONCE`](crate::collector::DRAIN_AT_ONCE));
+/// more, and the collector waits.
 const QUEUE_LEN: usize = 8;
 
 /// An item of the queue to the storing thread.

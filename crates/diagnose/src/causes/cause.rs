@@ -82,7 +82,7 @@ causes! {
         "Devices without hardware: loopback, veth, bridge, bonding, VLAN, tun, tunnels, Open vSwitch.",
         "Use fewer devices: host networking, macvlan, ipvlan or SR-IOV instead of bridge and veth.";
     Nic = "nic",
-        "The network card's interrupt and its driver: rings, doorbells, coalescing, link, statistics.",
+        "The network adapter's interrupt and its driver: rings, doorbells, coalescing, link, statistics.",
         "Read `ethtool -c` and `-S`. For latency, use less interrupt coalescing, and move interrupts to other CPUs.";
     Scheduling = "scheduling",
         "The scheduler wakes, queues and picks threads, moves them between CPUs, and balances run queues.",
@@ -109,7 +109,7 @@ causes! {
         "RCU: grace periods, and callbacks that free replaced objects.",
         "Use rcu_nocbs for the application's CPUs. Find the code that frees so much.";
     Interrupts = "interrupts",
-        "Entry, exit and handling of interrupts and exceptions, without those of the network card.",
+        "Entry, exit and handling of interrupts and exceptions, without those of the network adapter.",
         "Move them to other CPUs: /proc/irq/*/smp_affinity, irqbalance.";
     CrossCpu = "cross_cpu",
         "CPUs interrupt each other: to call a function, to flush a TLB, to stop other work.",

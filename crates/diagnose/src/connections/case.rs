@@ -186,8 +186,8 @@ impl Case<'_> {
         Some(growth_ns.min(self.ns(Stage::ReceiverWindow)))
     }
 
-    /// Returns the time of waits for a send buffer that the kernel then made larger, ns; `None` where that is not known. No setting
-    /// was the limit: the kernel makes it twice the congestion window, when an ACK finds it full.
+    /// Returns the time of waits for a send buffer that the kernel then made larger, ns; `None` where that is not
+    /// known. No setting was the limit: the kernel makes it twice the congestion window, when an ACK finds it full.
     pub fn send_buffer_growth_ns(&self) -> Option<u64> {
         let growth_ns = self.ledger()?.send_buffer_growth_ns?;
         Some(growth_ns.min(self.ns(Stage::SendBuffer)))

@@ -275,9 +275,9 @@ impl PathFinder<'_> {
         }
     }
 
-    /// Returns the wait, or the last of those that continue it: the thread waits on for the same. A signal ends a wait without a
-    /// time limit: PostgreSQL looks for deadlocks so, a second after a wait for a lock began. A time limit ends a wait for a futex:
-    /// MariaDB does so. Of a futex, only the stack shows that it is the same.
+    /// Returns the wait, or the last of those that continue it: the thread waits on for the same. A signal ends a wait
+    /// without a time limit: PostgreSQL looks for deadlocks so, a second after a wait for a lock began. A time limit
+    /// ends a wait for a futex: MariaDB does so. Of a futex, only the stack shows that it is the same.
     fn last_of_same(&self, thread: ThreadId, wait: &ThreadWait) -> ThreadWait {
         let own = self.history.get(thread);
         let later = (own.event_count_until(wait.woken_ns)..).map_while(|number| own.event(number));

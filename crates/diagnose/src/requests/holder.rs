@@ -103,8 +103,8 @@ fn taken_from(own: &ThreadHistory, had_ns: u64) -> Option<(ThreadId, u64)> {
     Some((last.waker_thread?, last.woken_ns))
 }
 
-/// Returns what the holders of a lock waited for during most of a wait for it; `None`: something else, or unknown. `holder` is the
-/// last of them; `has_response`: whether a wait for this had to do with requests.
+/// Returns what the holders of a lock waited for during most of a wait for it; `None`: something else, or unknown.
+/// `holder` is the last of them; `has_response`: whether a wait for this had to do with requests.
 pub fn held_for(
     history: &History,
     holder: ThreadId,
@@ -169,8 +169,8 @@ fn add_waits(
     }
 }
 
-/// Returns the part that a wait is, as far as a lock's holder is concerned. `has_response`: whether a wait for this had to do with
-/// requests.
+/// Returns the part that a wait is, as far as a lock's holder is concerned. `has_response`: whether a wait for this had
+/// to do with requests.
 pub(super) fn part_of_holder(
     wait: &ThreadWait,
     has_response: impl Fn(Target) -> bool,

@@ -1,5 +1,5 @@
-//! Work of a process that others wait for: it has a lock of a database or of a file, and does something else meanwhile. If it waits
-//! for another holder itself, that one counts.
+//! Work of a process that others wait for: it has a lock of a database or of a file, and does something else meanwhile.
+//! If it waits for another holder itself, that one counts.
 
 use table::{WaitObject, Waker};
 
@@ -44,7 +44,8 @@ struct ThreadTime {
 }
 
 impl HolderFinder<'_> {
-    /// Returns the thread that `waiting` waited for in a time: `waker` ended the wait, or waited for that thread most of the time.
+    /// Returns the thread that `waiting` waited for in a time: `waker` ended the wait, or waited for that thread most
+    /// of the time.
     pub fn find(&self, waiting: ThreadId, waker: ThreadId, time: (u64, u64)) -> Holder {
         let half_ns = time.1.saturating_sub(time.0) / 2;
         let mut thread = waker;

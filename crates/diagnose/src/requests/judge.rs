@@ -66,8 +66,8 @@ fn evaluate_rules(evidence: &RequestEvidence<'_>) -> RequestFindings {
     found
 }
 
-/// Runs one rule on a service; a finding claims its parts from later rules. `outer_ns`: time of the requests that contain those of
-/// the service.
+/// Runs one rule on a service; a finding claims its parts from later rules. `outer_ns`: time of the requests that
+/// contain those of the service.
 fn judge_service(
     rule: &dyn RequestRule,
     (case, outer_ns): (&mut ServiceCase<'_>, u64),

@@ -1,5 +1,5 @@
-//! Event loops that wait for a connection of a pool: a request that was read has to ask another server, and all connections to that
-//! one are in use.
+//! Event loops that wait for a connection of a pool: a request that was read has to ask another server, and all
+//! connections to that one are in use.
 //!
 //! A loop takes a free connection at once, or opens one. If it asks on a connection in the same round in which it read the
 //! response to another request there, nobody had to wait for that connection to be free but this request: it waited since the

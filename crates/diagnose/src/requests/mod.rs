@@ -1,6 +1,6 @@
-//! Requests: rows of the tables `calls`, `waits` and `preemptions` in, side by side in the order of time; out, where each request's time
-//! went ([`RequestReport`]). What is kept grows with the connections, the services, the threads and the longest request, not
-//! with the requests.
+//! Requests: rows of the tables `calls`, `waits` and `preemptions` in, side by side in the order of time; out, where
+//! each request's time went ([`RequestReport`]). What is kept grows with the connections, the services, the threads and
+//! the longest request, not with the requests.
 //!
 //! ```text
 //! id        names of connections, threads, services and requests

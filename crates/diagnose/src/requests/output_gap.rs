@@ -47,8 +47,8 @@ impl OutputGapDigest {
     }
 }
 
-/// Returns how long `thread` waited for the reader of its output between its last call and a request of `begin_ns`; `None`: not at
-/// all. `has_response`: whether a wait for this had to do with requests.
+/// Returns how long `thread` waited for the reader of its output between its last call and a request of `begin_ns`;
+/// `None`: not at all. `has_response`: whether a wait for this had to do with requests.
 pub fn gap_before(
     history: &History,
     (thread, begin_ns): (ThreadId, u64),

@@ -424,8 +424,8 @@ impl PathFinder<'_> {
         }
     }
 
-    /// Returns the subject of a wait for another process, for a lock, or for the reader of output, with the thread that it was for;
-    /// counts what that did meanwhile.
+    /// Returns the subject of a wait for another process, for a lock, or for the reader of output, with the thread that
+    /// it was for; counts what that did meanwhile.
     fn name_holder(
         &self,
         context: &PathContext,
@@ -595,7 +595,8 @@ impl PathFinder<'_> {
     }
 }
 
-/// Returns whether a wait is for someone with work that counts: a process, the reader of output, or for long a thread with a lock.
+/// Returns whether a wait is for someone with work that counts: a process, the reader of output, or for long a thread
+/// with a lock.
 fn has_holder(part: RequestPart, wait: &ThreadWait) -> bool {
     match part {
         RequestPart::Process | RequestPart::Output => true,

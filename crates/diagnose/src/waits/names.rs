@@ -1,6 +1,6 @@
-//! Names for people: rows of `connections`, `listeners`, `udp_sockets`, `unix_sockets` and `processes` in, a name for every object,
-//! thread and waker out; of waits also rows of `stacks` and `symbols`. Every answer takes its names from here, and here
-//! alone it is written from which tables.
+//! Names for people: rows of `connections`, `listeners`, `udp_sockets`, `unix_sockets` and `processes` in, a name for
+//! every object, thread and waker out; of waits also rows of `stacks` and `symbols`. Every answer takes its names from
+//! here, and here alone it is written from which tables.
 
 use std::collections::HashMap;
 use std::rc::Rc;

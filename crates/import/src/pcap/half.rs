@@ -19,7 +19,7 @@ const RTO_LEAST_NS: u64 = 190_000_000;
 /// Least time until a tail-loss probe: two jiffies (`TCP_TIMEOUT_MIN`), the longest; else two round trips (RFC 8985, 7.2).
 const PROBE_LEAST_NS: u64 = 20_000_000;
 
-/// Largest payload of a frame: a jumbo frame of 9,000 bytes. What is larger is a bundle that a network card is to cut.
+/// Largest payload of a frame: a jumbo frame of 9,000 bytes. What is larger is a bundle that a network adapter is to cut.
 const FRAME_MOST_BYTES: u32 = 8_960;
 
 /// Payload of a full segment on Ethernet with timestamps (RFC 6691).
@@ -162,7 +162,7 @@ impl Half {
         let stamp = segment.options.timestamps.map(|(own, _)| own);
         self.clock.compare(segment.time_ns, stamp);
         if let Some(stamp) = stamp {
-            self.echo.pass(segment.time_ns, stamp);
+            self.echo.note_segment(segment.time_ns, stamp);
         }
     }
 

@@ -56,7 +56,7 @@ pub struct EchoTrip {
 
 impl EchoTrip {
     /// Notes a segment with this timestamp; of several with the same one the first counts.
-    pub fn pass(&mut self, now_ns: u64, stamp: u32) {
+    pub fn note_segment(&mut self, now_ns: u64, stamp: u32) {
         let Some(latest) = self.latest else {
             self.latest = Some(stamp);
             return;
@@ -138,20 +138,20 @@ mod tests {
     fn echo_of_the_first_segment_with_a_timestamp_is_a_round_trip() {
         let mut trip = EchoTrip::default();
         // what came before the first one of the capture is not known
-        trip.pass(100, 7);
+        trip.note_segment(100, 7);
         assert_eq!(trip.take_echo(150, 7), None);
-        trip.pass(200, 8);
-        trip.pass(210, 8);
-        trip.pass(220, 9);
+        trip.note_segment(200, 8);
+        trip.note_segment(210, 8);
+        trip.note_segment(220, 9);
         assert_eq!(trip.take_echo(230, 7), None);
         assert_eq!(trip.take_echo(260, 8), Some(60));
         assert_eq!(trip.take_echo(270, 8), None);
         // the segment was lost behind the capture, and a later one is echoed
-        trip.pass(300, u32::MAX);
-        trip.pass(310, 10);
-        trip.pass(320, 11);
+        trip.note_segment(300, u32::MAX);
+        trip.note_segment(310, 10);
+        trip.note_segment(320, 11);
         assert_eq!(trip.take_echo(400, 11), None);
-        trip.pass(500, 12);
+        trip.note_segment(500, 12);
         assert_eq!(trip.take_echo(501, 12), Some(1));
     }
 

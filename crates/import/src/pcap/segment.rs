@@ -171,7 +171,7 @@ impl Packet {
                 (bytes, None, header.ecn().value())
             }
         };
-        // Segments that the network card is to cut have no length, if they are longer than it can say.
+        // Segments that the network adapter is to cut have no length, if they are longer than it can say.
         let whole = match declared {
             0 => data.len() + self.cut_bytes,
             bytes => bytes,

@@ -33,7 +33,8 @@ const PAGE_FAULTS: [&str; 2] = ["page_fault_user", "page_fault_kernel"];
 /// Events younger than this may still be on their way into the memory.
 const YOUNG_NS: u64 = 20_000;
 
-/// The flight recorder of every CPU: spans of the last moments, in memory. Dropping it detaches its programs; so does the kernel after a kill.
+/// The flight recorder of every CPU: spans of the last moments, in memory. Dropping it detaches its programs; so does
+/// the kernel after a kill.
 pub struct Flight<'obj> {
     links: Vec<Link>,
     memory: Memory,

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /*
  * Windows: under a budget, calls and waits are recorded in windows only. Between them most of their hooks are not
- * attached, and the others leave after one load. What a hook kept of a thread in an earlier window is void: nobody saw how that went on.
+ * attached, and the others leave after one load. What a hook kept of a thread in an earlier window is void: nobody saw
+ * how that went on.
  */
 #ifndef WHYLAT_WINDOW_H
 #define WHYLAT_WINDOW_H

@@ -136,9 +136,9 @@ impl<'obj> Stamper<'obj> {
         }
     }
 
-    /// Takes rows of sent messages; returns those with a stamp, or without hope of one. `now_ns`:
+    /// Takes rows of sent messages, and returns those that have their stamp now, or will get none. `now_ns`:
     /// `CLOCK_MONOTONIC`.
-    pub fn pass(&mut self, rows: &SentMessages, now_ns: u64) -> SentMessages {
+    pub fn add_stamps(&mut self, rows: &SentMessages, now_ns: u64) -> SentMessages {
         // What it returns is how many there were, or why there are none now.
         let _ = self.ring.consume();
         for stamp in self.stamps.take() {
@@ -159,12 +159,12 @@ impl<'obj> Stamper<'obj> {
             };
             self.matcher.add(cookie, stamp, now_ns);
         }
-        self.matcher.pass(rows, now_ns)
+        self.matcher.add_stamps(rows, now_ns)
     }
 
     /// The rows that still wait, when the rings are empty.
     pub fn finish(&mut self) -> SentMessages {
-        self.pass(&SentMessages::default(), u64::MAX)
+        self.add_stamps(&SentMessages::default(), u64::MAX)
     }
 
     /// Returns the loaded programs, to measure their run time.

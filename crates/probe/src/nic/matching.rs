@@ -68,9 +68,9 @@ impl Matcher {
         of_conn.stamps.push_back(stamp);
     }
 
-    /// Takes rows of sent messages; returns those with a stamp, or without hope of one. `now_ns`:
+    /// Takes rows of sent messages, and returns those that have their stamp now, or will get none. `now_ns`:
     /// `CLOCK_MONOTONIC`.
-    pub(super) fn pass(&mut self, rows: &SentMessages, now_ns: u64) -> SentMessages {
+    pub(super) fn add_stamps(&mut self, rows: &SentMessages, now_ns: u64) -> SentMessages {
         self.waiting
             .extend((0..rows.len()).map(|row| rows.row(row)));
         let mut done = SentMessages::default();
@@ -144,7 +144,7 @@ mod tests {
         matcher.add(7, stamp(60, 100, 200), 0); // retransmitted
         matcher.add(7, stamp(70, 200, 300), 0);
         matcher.add(8, stamp(80, 0, 400), 0);
-        let done = matcher.pass(&rows(&[300, 101, 200, 400, 100]), WAIT_NS + 1000);
+        let done = matcher.add_stamps(&rows(&[300, 101, 200, 400, 100]), WAIT_NS + 1000);
         let stamps = [Some(70), Some(50), Some(50), None, None];
         assert_eq!(done.nic_phc_ns, stamps);
         assert_eq!(done.nic_ptp[..4], [Some(1), Some(1), Some(1), None]);
@@ -161,18 +161,18 @@ mod tests {
             (1 << 32) + 10,
             (1 << 32) + 11,
         ];
-        let done = matcher.pass(&rows(&ends), WAIT_NS + 1000);
+        let done = matcher.add_stamps(&rows(&ends), WAIT_NS + 1000);
         assert_eq!(done.nic_phc_ns, [None, Some(50), Some(50), None]);
     }
 
     #[test]
     fn a_stamp_may_come_after_the_acknowledgement() {
         let mut matcher = Matcher::default();
-        assert_eq!(matcher.pass(&rows(&[10, 20]), 1001).len(), 0);
+        assert_eq!(matcher.add_stamps(&rows(&[10, 20]), 1001).len(), 0);
         matcher.add(7, stamp(50, 0, 10), 1002);
-        assert_eq!(matcher.pass(&rows(&[]), 1003).nic_phc_ns, [Some(50)]);
-        assert_eq!(matcher.pass(&rows(&[]), WAIT_NS).len(), 0);
-        let late = matcher.pass(&rows(&[]), WAIT_NS + 1000);
+        assert_eq!(matcher.add_stamps(&rows(&[]), 1003).nic_phc_ns, [Some(50)]);
+        assert_eq!(matcher.add_stamps(&rows(&[]), WAIT_NS).len(), 0);
+        let late = matcher.add_stamps(&rows(&[]), WAIT_NS + 1000);
         assert_eq!(late.nic_phc_ns, [None]);
     }
 
@@ -185,7 +185,7 @@ mod tests {
         }
         assert_eq!(matcher.connections[&7].stamps.len(), STAMPS_MOST);
         matcher.add(9, stamp(0, 1, 2), FORGET_NS);
-        matcher.pass(&rows(&[]), FORGET_NS);
+        matcher.add_stamps(&rows(&[]), FORGET_NS);
         assert_eq!(matcher.connections.len(), 1);
     }
 }

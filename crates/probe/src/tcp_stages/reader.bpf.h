@@ -43,8 +43,8 @@ static __always_inline u64 segments_since_ns(const struct socket_state *st)
 
 /*
  * The time of a segment by the kernel's stamps. That of a delivery is its own if it is not before the hook, nor before
- * the last data: the kernel keeps the time of that in jiffies. A function of its own, as verifiers up to Linux 6.1 follow each branch
- * to the end of the program.
+ * the last data: the kernel keeps the time of that in jiffies. A function of its own, as verifiers up to Linux 6.1
+ * follow each branch to the end of the program.
  */
 __noinline u64 segment_ns(u64 delivered_ns, u64 mstamp_ns, u64 hook_since_ns, u64 now_ns,
 			  u64 since_jiffies)

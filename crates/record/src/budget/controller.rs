@@ -1,9 +1,9 @@
 //! Decides when windows begin and end. In: at each look, the CPU time that the recorded processes used since the last one, and
 //! what hooks cost them. Out: whether to begin or to end a window.
 //!
-//! It keeps a balance. CPU time raises it, by the budget's share; cost lowers it. A window ends when nothing is left. The next one
-//! begins at a random time after a part is there again. What is not spent is kept for a second: so a load that falls leaves
-//! nothing that its windows could waste.
+//! It keeps a balance. CPU time raises it, by the budget's share; cost lowers it. A window ends when nothing is left.
+//! The next one begins at a random time after a part is there again. What is not spent is kept for a second: so a load
+//! that falls leaves nothing that its windows could waste.
 
 use std::collections::VecDeque;
 

@@ -222,7 +222,9 @@ impl<'a> FlightRecorder<'a> {
             return Some(Why::Slow);
         }
         let one_of = self.keep.one_of?;
-        self.draw().is_multiple_of(one_of).then_some(Why::Sample)
+        self.next_random()
+            .is_multiple_of(one_of)
+            .then_some(Why::Sample)
     }
 
     /// Returns whether the message is among the slowest of its process and direction.
@@ -240,7 +242,7 @@ impl<'a> FlightRecorder<'a> {
     }
 
     /// Returns the next random number (xorshift64).
-    fn draw(&mut self) -> u64 {
+    fn next_random(&mut self) -> u64 {
         self.random ^= self.random << 13;
         self.random ^= self.random >> 7;
         self.random ^= self.random << 17;

@@ -32,7 +32,7 @@ impl CaptureSink for StoreSink<'_> {
         }
         if let Some(stamper) = &mut self.stamper {
             let sent = &mut output.rows.sent_messages;
-            *sent = stamper.pass(sent, monotonic_ns());
+            *sent = stamper.add_stamps(sent, monotonic_ns());
         }
         let is_raised = self.pipeline.is_new(&output);
         if is_raised {

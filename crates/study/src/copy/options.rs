@@ -46,8 +46,8 @@ pub(super) struct RunOptions {
 }
 
 impl RunOptions {
-    /// Returns the number of messages that a server sends in turn: as many as are under way, and as many again that may not be over;
-    /// the same for all variants, so that all work on as much memory.
+    /// Returns the number of messages that a server sends in turn: as many as are under way, and as many again that may
+    /// not be over; the same for all variants, so that all work on as much memory.
     pub(super) fn slots(&self) -> usize {
         2 * self.window.max(2)
     }

@@ -175,8 +175,8 @@ impl SampleDigest {
         }
     }
 
-    /// Returns the time of waits for a receiver's window that then grew to twice its size, ns; `None` without the kernel's clock of
-    /// the full window, or if the connection was open before: its window may have been larger.
+    /// Returns the time of waits for a receiver's window that then grew to twice its size, ns; `None` without the
+    /// kernel's clock of the full window, or if the connection was open before: its window may have been larger.
     pub fn window_growth_ns(&self, opened_ns: Option<u64>) -> Option<u64> {
         let (None, _) = self.start(opened_ns)? else {
             return None;

@@ -1,5 +1,5 @@
 //! A cork (TCP_CORK, MSG_MORE) holds the last bytes of a message, although the program adds nothing to them: only the kernel's
-//! timer lets them go, after a retransmission timeout of 200 ms or more (`tcp_check_probe_timer()`, tcp(7)).
+//! timer sends them, after a retransmission timeout of 200 ms or more (`tcp_check_probe_timer()`, tcp(7)).
 
 use table::Stage;
 use table::tables::TcpStage;
@@ -24,7 +24,7 @@ impl Rule for CorkDelay {
     }
 
     fn summary(&self) -> &'static str {
-        "A cork holds the end of messages until a timer lets it go"
+        "A cork holds the end of messages until a timer sends it"
     }
 
     fn stages(&self) -> &'static [Stage] {

@@ -133,9 +133,9 @@ impl Rule for FastRetransmits {
     }
 }
 
-/// Returns whether the queue on the path was too short for the algorithm, on average, or there was none: after a loss the window
-/// falls to a part (beta) of what path and queue hold, and the path runs idle unless the queue is (1 − beta) / beta of it. A policer,
-/// a shallow buffer and random loss look so; a full queue does not.
+/// Returns whether the queue on the path was too short for the algorithm, on average, or there was none: after a loss
+/// the window falls to a part (beta) of what path and queue hold, and the path runs idle unless the queue is (1 − beta)
+/// / beta of it. A policer, a shallow buffer and random loss look so; a full queue does not.
 pub(super) fn has_short_queue(case: &Case) -> bool {
     let min_us = case.own.gathered.samples.min_rtt_us.map(f64::from);
     let times_us = case.mean_rtt_us().zip(min_us);

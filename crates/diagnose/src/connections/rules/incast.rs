@@ -112,7 +112,9 @@ impl Rule for Incast {
 
     fn explain(&self, case: &Case) -> FindingExplanation {
         let mut blind = case.general_blind_spots();
-        blind.push("Which queue overflowed: a switch port, or the receiver's network card.".into());
+        blind.push(
+            "Which queue overflowed: a switch port, or the receiver's network adapter.".into(),
+        );
         FindingExplanation {
             ruled_out: case
                 .rule_out(&[ExcludableCause::ReceiverWindow, ExcludableCause::SendBuffer]),

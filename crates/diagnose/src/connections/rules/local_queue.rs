@@ -1,5 +1,6 @@
-//! The queue of this host held data back: TCP small queues let no more into the qdisc and the device than they send. A qdisc with a
-//! rate (tbf, htb, cake, fq with maxrate) does this, or the device itself. As `path_limited`, an answer and not a problem.
+//! The queue of this host held data back: TCP small queues let no more into the qdisc and the device than they send. A
+//! qdisc with a rate (tbf, htb, cake, fq with maxrate) does this, or the device itself. As `path_limited`, an answer
+//! and not a problem.
 
 use table::Stage;
 

@@ -53,7 +53,7 @@ impl Rule for SoftirqDelay {
                 "Move the application to another CPU (`taskset`, cpuset), or move the packets: \
                  interrupt affinity, RSS (`ethtool -X`), RPS (`rps_cpus`).",
                 "Find what the packets are (`mpstat -P ALL`, /proc/softirqs, \
-                 /proc/net/softnet_stat). Filter unwanted traffic earlier: on the network card, \
+                 /proc/net/softnet_stat). Filter unwanted traffic earlier: on the network adapter, \
                  or with XDP.",
                 "If they are the application's own: larger segments (GRO, TSO), fewer and larger \
                  messages, or busy polling (SO_BUSY_POLL).",

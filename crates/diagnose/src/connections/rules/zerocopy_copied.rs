@@ -57,9 +57,9 @@ impl Rule for ZerocopyCopied {
             advice: advice([
                 "Send without MSG_ZEROCOPY, or with IORING_OP_SEND: the kernel copies each byte here anyway. It \
                     always copies for loopback, veth and other devices of this host.",
-                "If the program also sends through a network card: stop zero-copy on each socket for which the \
+                "If the program also sends through a network adapter: stop zero-copy on each socket for which the \
                     kernel reports a copy (SO_EE_CODE_ZEROCOPY_COPIED, IORING_NOTIF_USAGE_ZC_COPIED).",
-                "If a network card should send these bytes: `ethtool -k DEVICE` must show \
+                "If a network adapter should send these bytes: `ethtool -k DEVICE` must show \
                  scatter-gather and tx-checksumming on.",
             ]),
             win: WinBasis::Unknown,

@@ -1,6 +1,6 @@
-//! Messages that the kernel received, by CPU and time, with their programs: a message that came in has its CPU from its arrival, or
-//! from when the message before it was handed to its socket, until it is itself. What it overlaps waited for it
-//! (NSight, section 5.2: overlap with other messages is verified, not guessed).
+//! Messages that the kernel received, by CPU and time, with their programs: a message that came in has its CPU from its
+//! arrival, or from when the message before it was handed to its socket, until it is itself. What it overlaps waited
+//! for it (NSight, section 5.2: overlap with other messages is verified, not guessed).
 
 use std::collections::HashMap;
 

@@ -1,5 +1,5 @@
-//! Processes without a free descriptor while connections waited to be accepted, by readings of their listening sockets. Some accept
-//! them all the same, with a descriptor that they keep for this, and close them at once.
+//! Processes without a free descriptor while connections waited to be accepted, by readings of their listening sockets.
+//! Some accept them all the same, with a descriptor that they keep for this, and close them at once.
 
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, HashMap, HashSet};

@@ -252,8 +252,8 @@ impl RoundTripDigest {
         self.connections.get(&conn)
     }
 
-    /// Returns the connections with many segments in flight in an interval, in the order of their cookies, and the interval of each
-    /// with the longest round trips.
+    /// Returns the connections with many segments in flight in an interval, in the order of their cookies, and the
+    /// interval of each with the longest round trips.
     pub fn transfers_beside(&self, time: &RoundTripInterval) -> BTreeMap<u64, RoundTripInterval> {
         let mut found = BTreeMap::<u64, RoundTripInterval>::new();
         let seconds = time.seconds();

@@ -95,8 +95,8 @@ impl PoolSize {
         opened
     }
 
-    /// Returns for how long the connection that was used last had been idle at this time, ns: a pool would take that one. `None`: all
-    /// were in use, and a pool opens one, too.
+    /// Returns for how long the connection that was used last had been idle at this time, ns: a pool would take that
+    /// one. `None`: all were in use, and a pool opens one, too.
     fn idle_ns(&self, begin_ns: u64) -> Option<u64> {
         let free = self.last_uses_ns.partition_point(|ns| *ns <= begin_ns);
         let latest = free.checked_sub(1)?;
@@ -129,8 +129,8 @@ struct SlowStartCost {
     unseen_rounds: u64,
     /// Connections with such slow start.
     connections: u64,
-    /// Connections with slow start that does not count: a kept one would have been idle for the shortest retransmission timeout of
-    /// the path. After that the kernel may begin slow start again (`tcp_slow_start_after_idle_check()`).
+    /// Connections with slow start that does not count: a kept one would have been idle for the shortest retransmission
+    /// timeout of the path. After that the kernel may begin slow start again (`tcp_slow_start_after_idle_check()`).
     restarts: u64,
 }
 

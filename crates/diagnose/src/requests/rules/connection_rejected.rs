@@ -172,8 +172,8 @@ fn usual_pause_ns(group: &[ConnectionTurns], answer: Answer) -> u64 {
     pauses.get(pauses.len() / 2).copied().unwrap_or(0)
 }
 
-/// Returns whether the server closed soon after its answer: before a wait of the program would be a finding, and soon compared with
-/// the time until the next connection. A server that closes idle connections waits for seconds.
+/// Returns whether the server closed soon after its answer: before a wait of the program would be a finding, and soon
+/// compared with the time until the next connection. A server that closes idle connections waits for seconds.
 fn is_closed_at_once(connection: &ConnectionTurns) -> bool {
     let times = connection.closed_by_other_ns.zip(connection.next_ns);
     times.is_some_and(|(closed_ns, next_ns)| {

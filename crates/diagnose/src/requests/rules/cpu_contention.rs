@@ -1,5 +1,5 @@
-//! Requests wait for a CPU: a thread that has one was woken and does not run yet, or another thread runs in its place. The rule on
-//! connections of the same name judges what no requests show.
+//! Requests wait for a CPU: a thread that has one was woken and does not run yet, or another thread runs in its place.
+//! The rule on connections of the same name judges what no requests show.
 
 use super::host::{HostCause, judge_harm};
 use super::rule::{RequestRule, RequestVerdict};

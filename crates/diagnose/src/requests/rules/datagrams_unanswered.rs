@@ -76,7 +76,8 @@ impl UnansweredQuestions {
     /// Returns whether answers are missing; `usual_ns`: how long half of the requests take at most.
     ///
     /// - Most of the datagrams that were repeated had no answer at all. Else answers came late, from a slow server.
-    /// - Most of all datagrams had one, and the client waited for it as long as usual. Else they are a stream, such as an upload by
+    /// - Most of all datagrams had one, and the client waited for it as long as usual. Else they are a stream, such as
+    ///   an upload by
     ///   QUIC: its sender does not wait for an answer to each.
     fn is_loss(&self, usual_ns: u64) -> bool {
         let is_stream = 2 * self.unanswered >= self.sent || self.mean_ns() < usual_ns;

@@ -125,8 +125,8 @@ fn min_rtt_ns(case: &ServiceCase<'_>) -> Option<u64> {
     case.endpoints().filter_map(|it| it.min_rtt_ns).min()
 }
 
-/// Returns the other connections to the same host with many segments in flight meanwhile, and round trips that are longer by the same
-/// queue: twice or half as long at most. A transfer to another host may wait in another queue.
+/// Returns the other connections to the same host with many segments in flight meanwhile, and round trips that are
+/// longer by the same queue: twice or half as long at most. A transfer to another host may wait in another queue.
 fn transfers_with(
     case: &ServiceCase<'_>,
     endpoint: &Endpoint,

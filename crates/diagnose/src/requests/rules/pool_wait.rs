@@ -44,8 +44,9 @@ impl RequestRule for PoolWait {
     }
 }
 
-/// Returns the requests to the server for which a loop's requests waited, and these waits; `None`: too little, as a loop may take a
-/// connection that was just given back, though others are free. What another loop gave away counts only if none was free.
+/// Returns the requests to the server for which a loop's requests waited, and these waits; `None`: too little, as a
+/// loop may take a connection that was just given back, though others are free. What another loop gave away counts only
+/// if none was free.
 fn find_loop_pool<'a>(case: &ServiceCase<'a>) -> Option<(ServiceCase<'a>, LoopPoolDigest)> {
     let pools = &case.digest.loop_pools;
     let find = |pool: LoopPoolDigest| Some((case.evidence.service_of(pool.endpoint?), pool));
@@ -127,8 +128,8 @@ struct PoolUse {
 }
 
 impl PoolUse {
-    /// Returns all connections, or the most that ever were in use: a limit may be lower (haproxy `maxconn`). Then these are nearly
-    /// always in use, and never more.
+    /// Returns all connections, or the most that ever were in use: a limit may be lower (haproxy `maxconn`). Then these
+    /// are nearly always in use, and never more.
     fn find(asked: &ServiceCase<'_>) -> Self {
         let all = Self {
             connections: asked.digest.series.connections,

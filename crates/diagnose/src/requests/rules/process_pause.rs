@@ -208,7 +208,8 @@ impl CollectorEvidence {
     }
 }
 
-/// Returns the evidence that most waits for locks were for a garbage collection; `None`: there is none, or other waits are longer.
+/// Returns the evidence that most waits for locks were for a garbage collection; `None`: there is none, or other waits
+/// are longer.
 fn find_collector(case: &ServiceCase<'_>) -> Option<CollectorEvidence> {
     if case.part_ns(RequestPart::Lock) <= case.part_ns(RequestPart::Paused) {
         return None;

@@ -53,8 +53,8 @@ impl RequestRule for TimerWait {
     }
 }
 
-/// Servers with commands that wait for data until a time limit of the client's: BLPOP, BRPOP, XREAD BLOCK. A timer delays no other
-/// response of them (<https://redis.io/docs/latest/commands/blpop/>).
+/// Servers with commands that wait for data until a time limit of the client's: BLPOP, BRPOP, XREAD BLOCK. A timer
+/// delays no other response of them (<https://redis.io/docs/latest/commands/blpop/>).
 const BLOCKING_SERVERS: [&str; 3] = ["redis-server", "valkey-server", "keydb-server"];
 
 /// Returns whether a timer ends requests as their client asked for: a consumer of an empty queue.

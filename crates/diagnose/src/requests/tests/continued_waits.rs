@@ -2,8 +2,8 @@
 
 use super::*;
 
-/// Returns the parts of the only request of a server: its thread 70 has it from 10 to 40 ms and waits for a futex from 11 to 21 ms,
-/// at this stack, until a time limit; then until thread 71 wakes it, at the other stack.
+/// Returns the parts of the only request of a server: its thread 70 has it from 10 to 40 ms and waits for a futex from
+/// 11 to 21 ms, at this stack, until a time limit; then until thread 71 wakes it, at the other stack.
 fn parts_of_waits(first: Option<u32>, second: Option<u32>) -> Vec<(RequestPart, u64)> {
     let futex_at = |stack, times| Wait {
         stack,

@@ -221,8 +221,8 @@ fn a_request_waits_for_a_free_thread_of_a_pool() {
     );
 }
 
-/// Returns the parts of a request that waits from 11 to 39 ms for a result, which thread 71 gave. `waits`: of that thread; it gave
-/// another result at `before_ms`.
+/// Returns the parts of a request that waits from 11 to 39 ms for a result, which thread 71 gave. `waits`: of that
+/// thread; it gave another result at `before_ms`.
 fn judge_result(waits: impl IntoIterator<Item = Wait>, before_ms: u64) -> Vec<(RequestPart, u64)> {
     let result = |tid, start: u64, end: u64| Wait {
         stack: Some(RESULT),
@@ -256,8 +256,8 @@ fn a_result_that_another_process_has_is_no_queue() {
     }
 }
 
-/// The loop of asyncio does several jobs at once, as `run_coroutine_threadsafe` gives them to it; so do threads behind the one that
-/// hands results on.
+/// The loop of asyncio does several jobs at once, as `run_coroutine_threadsafe` gives them to it; so do threads behind
+/// the one that hands results on.
 #[test]
 fn a_result_of_one_that_has_many_jobs_is_no_queue() {
     let times = |start: u64, end: u64| (start * MS, end * MS, end * MS);

@@ -50,7 +50,7 @@ fn where_copies_are(extras: &AnalysisExtras) -> &'static str {
     } else {
         "A1 copies three times with a CPU between these namespaces, and DMA makes none of its copies. The program \
          copies eight fields into one buffer. Then tcp_sendmsg copies that buffer into socket buffers, and tcp_recvmsg \
-         copies these into the receiver's buffer. A veth device passes socket buffers on by reference. With a network card, DMA is \
+         copies these into the receiver's buffer. A veth device passes socket buffers on by reference. With a network adapter, DMA is \
          between these copies, once at each end. It costs no CPU time, but memory bandwidth."
     }
 }
@@ -89,7 +89,7 @@ pub(super) fn zero_copy(rows: &[ResultRow]) -> Vec<TextBlock> {
   iov_iter_get_pages2      the pages are found and held, not copied
   tcp_push                 a socket buffer with the program's own pages as fragments
         |
-        +-- network card:     DMA reads the program's pages
+        +-- network adapter:  DMA reads the program's pages
         |                     ACK -> skb_zcopy_clear -> error queue: done
         |
         +-- loopback, veth:   skb_orphan_frags_rx copies them, since a receiver that

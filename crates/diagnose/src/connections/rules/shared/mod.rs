@@ -1,5 +1,5 @@
-//! Parts that several rules share: evidence and sentences, which rule explains a drop, calls that waited for a delayed ACK, how to end such waits, and why a
-//! receiver's window was full.
+//! Parts that several rules share: evidence and sentences, which rule explains a drop, calls that waited for a delayed
+//! ACK, how to end such waits, and why a receiver's window was full.
 
 pub mod delayed_acks;
 pub mod explained_drops;

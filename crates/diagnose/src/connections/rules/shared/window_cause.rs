@@ -66,8 +66,8 @@ fn by_growth(case: &Case) -> Option<WindowCause> {
     })
 }
 
-/// Decides for a capture: with a reader that does not read, a window stays full after its data arrived, and becomes small. A small
-/// buffer with a good reader is full only of what is on its way.
+/// Decides for a capture: with a reader that does not read, a window stays full after its data arrived, and becomes
+/// small. A small buffer with a good reader is full only of what is on its way.
 fn by_closed_window(case: &Case) -> WindowCause {
     let ledger = case.peer.and_then(|peer| peer.judged.ledger.as_ref());
     let closed_ns = ledger.map_or(0, |ledger| ledger.window_closed_ns);
