@@ -28,7 +28,7 @@ build: setup
 # First all is compiled; then the kernel tests, which mostly wait, run beside everything else; what looks at the whole
 # host comes last, and alone. Tests that run side by side print when they end. After a failure the others still run.
 test: compile-tests
-	$(MAKE) --jobs=3 --output-sync=target --keep-going run-kernel-pairs fleet-check unit lint-tests viewer-check perfetto-check
+	$(MAKE) --jobs=2 --output-sync=target --keep-going run-kernel-pairs lint-tests unit viewer-check perfetto-check fleet-check
 	$(MAKE) kernel-alone faults-quick
 
 # Packages of the tests come over the network while the program is compiled.
