@@ -36,7 +36,7 @@ compile-tests: setup
 	@./scripts/setup check
 	$(MAKE) --jobs=2 build test-packages
 	$(compile_tests) --message-format=json-render-diagnostics | scripts/test-program kernel > target/kernel-tests.path
-	$(cargo) build $(PROFILE) --workspace --example recording
+	$(cargo) build $(PROFILE) --workspace --examples
 
 test-packages: setup-test
 	$(MAKE) web/node_modules tests/perfetto/node_modules tests/kubernetes/node_modules fleet/.venv/dev
@@ -55,7 +55,7 @@ kernel: kernel-pairs kernel-alone
 kernel-pairs: setup-test build
 	$(cargo) test $(PROFILE) --workspace --test kernel -- --test-threads=2 --skip alone::
 
-# The pairs as compile-tests left them: cargo would wait until clippy has ended beside them.
+# The pairs as compile-tests left them: cargo would wait for another cargo command beside them.
 run-kernel-pairs:
 	cd crates/cli && $$(cat ../../target/kernel-tests.path) --test-threads=2 --skip alone::
 
@@ -237,9 +237,9 @@ features: check-tools
 	scripts/features
 	python3 -m unittest -q scripts/tests/test_features.py
 
-# Also of examples, and of code that no test is compiled with; clippy reads all of it for that, and the crates that it needs.
+# Also of code that no test is compiled with. Clippy reads all of it for that, and the crates that it needs.
 lint: style
-	$(cargo) clippy $(PROFILE) --workspace --all-targets -- -D warnings
+	$(cargo) clippy $(PROFILE) --workspace --all-targets --test '*' -- -D warnings
 
 # The warnings of clippy when it compiled the tests.
 lint-tests: style
