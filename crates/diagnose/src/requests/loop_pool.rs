@@ -26,7 +26,7 @@ const EVENTS_MOST: usize = 256;
 pub struct LoopPoolWait {
     /// How long, ns.
     pub ns: u64,
-    /// Of this, the time until another loop of the process gave one away, ns.
+    /// Of this, the time until another loop of the process gave one away, or with a free connection that nobody saw, ns.
     pub through_ns: u64,
     /// The connection that it got.
     pub endpoint: EndpointId,
@@ -43,7 +43,7 @@ impl LoopPoolWait {
         Some(sum)
     }
 
-    /// Returns the wait without what other loops ended; `None`: these ended all of it.
+    /// Returns the wait without what other loops may have ended; `None`: that is all of it.
     fn of_own_loop(self) -> Option<Self> {
         let own = Self {
             ns: self.ns - self.through_ns,
@@ -98,10 +98,18 @@ impl LoopPoolDigests {
     }
 }
 
+/// A free connection that a loop took.
+#[derive(Debug, Clone, Copy)]
+struct TakenConnection {
+    ns: u64,
+    /// It took no other since then that may have been free, or not.
+    is_last: bool,
+}
+
 /// When threads last took a connection to a service that was free.
 #[derive(Debug, Default)]
 pub struct FreeConnections {
-    taken_ns: HashMap<(ServiceId, ThreadId), u64>,
+    taken: HashMap<(ServiceId, ThreadId), TakenConnection>,
     used: HashMap<ServiceId, UsedConnections, BuildHasherDefault<CookieHasher>>,
 }
 
@@ -144,7 +152,8 @@ impl FreeConnections {
         before: Option<AskedBefore>,
     ) -> Option<Release> {
         let key = (service, thread);
-        let known_ns = self.taken_ns.get(&key).copied();
+        let known = self.taken.get(&key).copied();
+        let known_ns = known.map(|it| it.ns);
         let release = match before.and_then(|it| it.find_round(history, thread)) {
             // else the request that had it may still have it
             Some((has_answered, by)) => {
@@ -154,20 +163,29 @@ impl FreeConnections {
             None => {
                 let other = find_other_loop(history, (thread, begin_ns), is_of_service);
                 match known_ns.zip(other) {
-                    // else it may have woken this loop for anything, and the request may have waited all the same
-                    Some((since_ns, (other, by))) => Some((since_ns, Some(by?), Some(other))),
+                    Some((since_ns, (other, Some(by)))) => Some((since_ns, Some(by), Some(other))),
+                    // it may have woken this loop for anything, and the request may have waited all the same
+                    Some((_, (_, None))) => {
+                        self.taken.entry(key).and_modify(|it| it.is_last = false);
+                        return None;
+                    }
                     None => None,
                 }
             }
         };
         let Some((since_ns, by, through)) = release else {
-            self.taken_ns.insert(key, begin_ns);
+            let taken = TakenConnection {
+                ns: begin_ns,
+                is_last: true,
+            };
+            self.taken.insert(key, taken);
             return None;
         };
         Some(Release {
             since_ns,
             by,
             through,
+            is_sure: through.is_none() && known.is_some_and(|it| it.is_last),
         })
     }
 }

@@ -309,6 +309,7 @@ impl PathFinder<'_> {
                 end_ns: asked_ns,
                 endpoint: call.endpoint,
                 through: release.through,
+                is_sure: release.is_sure,
                 has_waited: false,
             };
             at.enter_pool(place, part);

@@ -55,6 +55,8 @@ pub(super) struct PoolPlace {
     pub(super) endpoint: EndpointId,
     /// The other loop of the process that gave it away.
     pub(super) through: Option<ThreadId>,
+    /// Its own loop gave it away, and took none before that may have been free.
+    pub(super) is_sure: bool,
     /// The loop waited meanwhile: else it asked in the round in which it read the request.
     pub(super) has_waited: bool,
 }
@@ -109,7 +111,7 @@ impl Position {
         let waited_ns = place.end_ns.saturating_sub(ns);
         place.has_waited.then(|| LoopPoolWait {
             ns: waited_ns,
-            through_ns: place.through.map_or(0, |_| waited_ns),
+            through_ns: if place.is_sure { 0 } else { waited_ns },
             endpoint: place.endpoint,
         })
     }

@@ -136,6 +136,8 @@ pub struct Release {
     pub by: Option<EndpointId>,
     /// Another loop of the process that read the response to that request; `None`: the same loop did.
     pub through: Option<ThreadId>,
+    /// The same loop read it, and took no other connection meanwhile that may have been free.
+    pub is_sure: bool,
 }
 
 /// Kind of a thread's activity.

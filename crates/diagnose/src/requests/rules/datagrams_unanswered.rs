@@ -77,8 +77,7 @@ impl UnansweredQuestions {
     ///
     /// - Most of the datagrams that were repeated had no answer at all. Else answers came late, from a slow server.
     /// - Most of all datagrams had one, and the client waited for it as long as usual. Else they are a stream, such as
-    ///   an upload by
-    ///   QUIC: its sender does not wait for an answer to each.
+    ///   an upload by QUIC: its sender does not wait for an answer to each.
     fn is_loss(&self, usual_ns: u64) -> bool {
         let is_stream = 2 * self.unanswered >= self.sent || self.mean_ns() < usual_ns;
         2 * self.unanswered >= self.asked_again && !is_stream
