@@ -316,7 +316,7 @@ fn retransmissions_are_found_among_the_drops() {
     let dropped_here = number(retransmissions, "/dropped_here");
     let unknown = number(retransmissions, "/unknown");
     assert!(dropped_here + unknown >= planted, "{answer:#}");
-    assert!(unknown < dropped_here, "{answer:#}");
+    assert!(unknown <= 2, "{answer:#}");
     assert_eq!(retransmissions["by"][0]["reason"], "NETFILTER_DROP");
     found.assert_finding("packet_dropped_here");
 }

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use table::TcpEventKind;
-use table::tables::{PacketDrop, TcpEvent, TcpSample};
+use table::tables::{PacketDrop, TcpEvent};
 
 use super::report::{RetransmissionCauses, RetransmittedBy};
 
@@ -21,6 +21,7 @@ struct DroppedSegment {
 /// The kernel's count of a connection's retransmitted segments, from its first reading to the last.
 #[derive(Debug)]
 struct CountedSegments {
+    /// Time and value, as of the last one.
     first: (u64, u32),
     last: (u64, u32),
     /// Segments that events show, in that time.
@@ -28,16 +29,9 @@ struct CountedSegments {
 }
 
 impl CountedSegments {
-    fn new(sample: &TcpSample) -> Self {
-        let reading = (sample.time_ns, sample.total_retrans);
-        Self {
-            first: reading,
-            last: reading,
-            shown: 0,
-        }
-    }
-
-    /// Returns how many segments no event shows: the kernel does not run a program inside itself.
+    /// Returns how many segments no event shows. The kernel counts those, too, that it could not send (`__tcp_retransmit_skb()`),
+    /// and does not run a program inside itself. At either end of the time, one may be counted here though its event is
+    /// outside.
     fn unseen(&self) -> u64 {
         let counted = self.last.1.saturating_sub(self.first.1);
         u64::from(counted).saturating_sub(self.shown)
@@ -69,11 +63,14 @@ impl SegmentJoin {
         });
     }
 
-    /// Adds a reading of a connection's counters, before its events.
-    pub(super) fn add_sample(&mut self, sample: &TcpSample) {
-        let reading = (sample.time_ns, sample.total_retrans);
-        let counted = self.counted.entry(sample.conn);
-        let counted = counted.or_insert_with(|| CountedSegments::new(sample));
+    /// Adds the kernel's count of a connection, before its events.
+    pub(super) fn add_reading(&mut self, conn: u64, time_ns: u64, segments: u32) {
+        let reading = (time_ns, segments);
+        let counted = self.counted.entry(conn).or_insert(CountedSegments {
+            first: reading,
+            last: reading,
+            shown: 0,
+        });
         counted.first = counted.first.min(reading);
         counted.last = counted.last.max(reading);
     }
@@ -143,8 +140,6 @@ pub(crate) fn overlaps((seq, end): (u32, u32), (other, other_end): (u32, u32)) -
 
 #[cfg(test)]
 mod tests {
-    use crate::connections::gather::samples::tests::sample;
-
     use super::*;
 
     /// A segment that was retransmitted when its timer ended.
@@ -166,12 +161,8 @@ mod tests {
     #[test]
     fn segments_without_an_event_are_unknown() {
         let mut join = SegmentJoin::default();
-        for (time_ns, total_retrans) in [(5_000, 1), (9_000, 4)] {
-            join.add_sample(&TcpSample {
-                total_retrans,
-                ..sample(time_ns)
-            });
-        }
+        join.add_reading(1, 5_000, 1);
+        join.add_reading(1, 9_000, 4);
         for time_ns in [1_000, 6_000, 7_000] {
             join.add_event(&retransmission(time_ns), true);
         }

@@ -144,8 +144,8 @@ pub struct RetransmissionCauses {
     pub dropped_here: u64,
     /// Segments that it had not dropped: the loss is elsewhere.
     pub not_dropped_here: u64,
-    /// Segments without an answer: not all drops are stored, the recording has no sequence numbers, or the kernel counted
-    /// more segments than events show.
+    /// Segments without an answer: not all drops are stored, the recording has no sequence numbers, or only the kernel's
+    /// counter has them (those that it could not send).
     pub unknown: u64,
     /// Reasons of those that were dropped here, most first.
     pub by: Vec<RetransmittedBy>,

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use table::DropKind;
 use table::manifest::Header;
-use table::tables::{DropCount, NetCounter, PacketDrop, TcpEvent, TcpSample};
+use table::tables::{DropCount, NetCounter, PacketDrop, TcpEvent};
 
 use super::flow::{FlowKey, Flows};
 use super::hook::hook_of_stack;
@@ -163,9 +163,9 @@ impl DropTable {
         }
     }
 
-    /// Adds a reading of a connection's counters.
-    pub fn add_sample(&mut self, sample: &TcpSample) {
-        self.join.add_sample(sample);
+    /// Adds a reading of how many segments a connection has retransmitted, a counter.
+    pub fn add_reading(&mut self, conn: u64, time_ns: u64, segments: u32) {
+        self.join.add_reading(conn, time_ns, segments);
     }
 
     /// Adds an event of a connection, after all drops, counts and readings.

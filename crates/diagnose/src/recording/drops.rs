@@ -16,7 +16,10 @@ pub fn report_drops(recording: &Recording, limit: usize) -> DropReport {
     for_each_row::<DropCount>(recording, |row| table.add_count(row));
     for_each_row::<NetCounter>(recording, |row| table.add_counter(row));
     for_each_row::<PacketDrop>(recording, |row| table.add_drop(&row));
-    for_each_row::<TcpSample>(recording, |row| table.add_sample(&row));
+    recording.scan::<TcpSample>(|rows| {
+        let readings = rows.conn.iter().zip(&rows.time_ns).zip(&rows.total_retrans);
+        readings.for_each(|((conn, time_ns), count)| table.add_reading(*conn, *time_ns, *count));
+    });
     for_each_row::<TcpEvent>(recording, |row| table.add_event(&row));
     table.report(recording_state(recording))
 }

@@ -111,7 +111,7 @@ impl Rule for CorkDelay {
 
     fn headline(&self, finding: &Finding) -> String {
         format!(
-            "A cork (TCP_CORK, MSG_MORE) held the end of messages until a timer let it go — cost {}.",
+            "A cork (TCP_CORK, MSG_MORE) held the end of messages until a timer sent it — cost {}.",
             of_life(finding)
         )
     }

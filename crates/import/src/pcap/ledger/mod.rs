@@ -20,7 +20,7 @@ use super::sequence::Offset;
 use burst::BurstWatch;
 use stall::Stall;
 
-/// Data that was held by TCP leaves within the same softirq as the ACK that let it go, some tens of microseconds. The limit
+/// Data that was held by TCP leaves within the same softirq as the ACK that allows it, some tens of microseconds. The limit
 /// leaves room for a busy CPU, and is far below every timer of TCP (the delayed ACK's least is 40 ms).
 const RELEASE_NS: u64 = 1_000_000;
 
@@ -80,7 +80,7 @@ pub struct StageLedger {
     mss: Option<u32>,
     /// Least round trip of the whole path, ns.
     path_ns: u64,
-    /// Data follows an ACK that let it go within so long.
+    /// Data follows an ACK that allows it within so long.
     slack_ns: u64,
     sent_ns: u64,
     acked_ns: u64,
@@ -218,7 +218,7 @@ impl StageLedger {
                 is_by_timer: false,
                 is_used: false,
             }));
-            // Of several ACKs the first shows what had held data back, the last what let it go.
+            // Of several ACKs the first shows what had held data back, the last what allowed it.
             first.ns = now_ns;
             first.room_bytes = first.room_bytes.min(room_bytes);
             first.is_emptied = is_emptied;

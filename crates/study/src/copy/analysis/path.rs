@@ -46,7 +46,7 @@ fn where_copies_are(extras: &AnalysisExtras) -> &'static str {
     if study.is_some_and(|study| study.path != "namespaces") {
         "A1 copies three times with a CPU. The program copies eight fields into one buffer. Then tcp_sendmsg copies \
          that buffer into socket buffers, and tcp_recvmsg copies these into the receiver's buffer. DMA of the network \
-         cards is between these copies, once at each end. It costs no CPU time, but memory bandwidth."
+         adapters is between these copies, once at each end. It costs no CPU time, but memory bandwidth."
     } else {
         "A1 copies three times with a CPU between these namespaces, and DMA makes none of its copies. The program \
          copies eight fields into one buffer. Then tcp_sendmsg copies that buffer into socket buffers, and tcp_recvmsg \
