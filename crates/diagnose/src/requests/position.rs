@@ -109,7 +109,7 @@ impl Position {
         let place = self.pool.take()?;
         self.later = None;
         let waited_ns = place.end_ns.saturating_sub(ns);
-        place.has_waited.then(|| LoopPoolWait {
+        place.has_waited.then_some(LoopPoolWait {
             ns: waited_ns,
             through_ns: if place.is_sure { 0 } else { waited_ns },
             endpoint: place.endpoint,
