@@ -8,13 +8,13 @@ use std::process::Command;
 use testbed::program;
 
 #[test]
-fn older_kernel_finds_cause() {
+fn older_kernel_falls_back_and_finds_cause() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let mut guests = Command::new("python3");
     guests.arg(root.join("tests/guests/run.py"));
     guests.args(["--kernel", "6.1", "--whylat", program()]);
-    let output = guests.args(["--checks", "loopback calls"]).output();
-    let output = output.expect("python3");
+    let checks = "check doctor whylat doctor --json\nloopback calls";
+    let output = guests.args(["--checks", checks]).output().expect("python3");
     let out = String::from_utf8_lossy(&output.stdout);
     let err = String::from_utf8_lossy(&output.stderr);
     let reasons = ["not installed", "cannot get kernel", "guests cannot run"];

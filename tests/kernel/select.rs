@@ -229,7 +229,9 @@ impl Drop for Group {
 pub fn remove_group(path: &Path) {
     let is_removed = || {
         let pids = fs::read_to_string(path.join("cgroup.procs")).unwrap_or_default();
-        for pid in pids.lines().filter_map(|line| line.parse().ok()) {
+        // 0 is one of another namespace of processes, and to kill() the group of this one
+        let pids = pids.lines().filter_map(|line| line.parse().ok());
+        for pid in pids.filter(|pid| *pid > 0) {
             let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
         }
         fs::remove_dir(path).ok()

@@ -41,9 +41,9 @@ fn recorded(scratch: TempDir, depth: usize) -> Vec<Value> {
         &depth.to_string(),
     ]);
     finish(&mut run).assert_status(0);
-    let groups = read_groups(&scratch);
-    Report::from_scratch(scratch).assert_whole();
-    groups
+    let report = Report::from_scratch(scratch);
+    report.assert_whole();
+    read_groups(&report)
 }
 
 fn compile(scratch: &TempDir, options: &[&str]) {
@@ -83,11 +83,11 @@ fn marked(mark: &str) -> u64 {
     line.expect("a mark") as u64 + 1
 }
 
-/// Returns the waits by stack of a recording there.
-fn read_groups(scratch: &TempDir) -> Vec<Value> {
+/// Returns the waits of a recording by stack.
+fn read_groups(report: &Report) -> Vec<Value> {
     let mut view = Command::new(program());
     view.args(["report", "--by", "stack", "--format", "json"]);
-    let output = finish(view.arg(scratch.path().join("r.whylat")));
+    let output = finish(view.arg(report.path()));
     output.assert_status(0);
     let report: Value = serde_json::from_str(&output.out).expect("JSON");
     report["groups"].as_array().expect("groups").clone()
@@ -214,12 +214,9 @@ fn stack_on_last_page_is_complete() {
         "-fno-optimize-sibling-calls",
     ];
     let binary = compile_c(scratch.path(), "coroutine", COROUTINE, &options);
-    let path = scratch.path().join("r.whylat");
-    let mut run = Command::new(program());
-    run.args(["run", "--as-root", "--detail", "waits", "--output"]);
-    run.arg(path).args(["--", &binary]);
-    finish(&mut run).assert_status(0);
-    let groups = read_groups(&scratch);
+    let (report, _) = record_command(scratch, &["--detail", "waits"], &[&binary]);
+    report.assert_whole();
+    let groups = read_groups(&report);
     for naps in ["one_naps", "other_naps"] {
         let group = find(&groups, &["nap", naps, "run"]);
         let count = number(group, "/count");

@@ -29,9 +29,9 @@ struct CountedSegments {
 }
 
 impl CountedSegments {
-    /// Returns how many segments no event shows. The kernel counts those, too, that it could not send (`__tcp_retransmit_skb()`),
-    /// and does not run a program inside itself. At either end of the time, one may be counted here though its event is
-    /// outside.
+    /// Returns how many segments no event shows. The kernel counts those, too, that it could not send
+    /// (`__tcp_retransmit_skb()`), and does not run a program inside itself. At either end of the time, one may be
+    /// counted here though its event is outside.
     fn unseen(&self) -> u64 {
         let counted = self.last.1.saturating_sub(self.first.1);
         u64::from(counted).saturating_sub(self.shown)

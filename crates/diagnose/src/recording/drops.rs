@@ -1,11 +1,23 @@
 //! Drops and resets of an opened recording.
 
-use table::tables::{DropCount, NetCounter, PacketDrop, TcpEvent, TcpSample};
-use table::{Columns, Recording, Table};
+use table::tables::{DropCount, NetCounter, PacketDrop, TcpEvent};
+use table::{Columns, Recording, Table, table};
 
 use super::{NAMING, recording_state};
 use crate::drops::{DropReport, DropTable};
 use crate::waits::NameTable;
+
+table! {
+    /// Columns of `tcp_samples`, which has many more.
+    row RetransmissionCount, columns RetransmissionCounts, name "tcp_samples", time time_ns {
+        /// Socket cookie.
+        conn: u64, "-";
+        /// When the sample was taken.
+        time_ns: u64, "ns";
+        /// Segments retransmitted; counter.
+        total_retrans: u32, "segments";
+    }
+}
 
 /// Returns the drops and resets of a recording, and lists the first `limit` of them.
 pub fn report_drops(recording: &Recording, limit: usize) -> DropReport {
@@ -16,7 +28,7 @@ pub fn report_drops(recording: &Recording, limit: usize) -> DropReport {
     for_each_row::<DropCount>(recording, |row| table.add_count(row));
     for_each_row::<NetCounter>(recording, |row| table.add_counter(row));
     for_each_row::<PacketDrop>(recording, |row| table.add_drop(&row));
-    recording.scan::<TcpSample>(|rows| {
+    recording.scan::<RetransmissionCount>(|rows: RetransmissionCounts| {
         let readings = rows.conn.iter().zip(&rows.time_ns).zip(&rows.total_retrans);
         readings.for_each(|((conn, time_ns), count)| table.add_reading(*conn, *time_ns, *count));
     });

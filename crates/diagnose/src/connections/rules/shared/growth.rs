@@ -1,4 +1,4 @@
-//! Waits for a buffer that the kernel made larger meanwhile: they are no lack of buffer.
+//! Waits for a buffer that the kernel made larger meanwhile: no setting was too small.
 
 use table::Stage;
 
