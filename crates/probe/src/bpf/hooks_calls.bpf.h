@@ -132,18 +132,28 @@ static __always_inline void on_mptcp_call(struct sock *sk, bool is_send, int res
 		call_count(known->calls.reads, result);
 }
 
+/* A call on a UDP socket. */
+static __always_inline void on_udp_call(struct sock *sk, bool is_send, int result, int flags)
+{
+	udp_owner_found(sk);
+	if (detail_sent && is_send)
+		udp_on_send_call(sk, result);
+	if (detail_messages && !is_send)
+		udp_on_receive_call(sk, result, flags);
+	if (detail_waits && !only_summaries)
+		udp_flow_on_call(sk, is_send, result, flags);
+}
+
 /* A call on what is no TCP socket. */
 static __always_inline int on_other_call(struct sock *sk, bool is_send, int result, int flags)
 {
-	if (has_mptcp_calls && is_mptcp(sk))
-		on_mptcp_call(sk, is_send, result, flags);
 	kinds_on_call(sk, is_send, result, flags);
-	if (!detail_waits || only_summaries)
-		return 0;
-	if (unix_is_stream(sk))
+	if (udp_is(sk))
+		on_udp_call(sk, is_send, result, flags);
+	else if (has_mptcp_calls && is_mptcp(sk))
+		on_mptcp_call(sk, is_send, result, flags);
+	else if (detail_waits && !only_summaries && unix_is_stream(sk))
 		unix_on_call(sk, is_send, result, flags);
-	else if (udp_is(sk))
-		udp_flow_on_call(sk, is_send, result, flags);
 	return 0;
 }
 
@@ -156,17 +166,15 @@ static __always_inline bool is_unasked_call(const struct sock *sk, const struct 
 	       !is_target_current();
 }
 
-static __always_inline int on_send_call(struct sock *sk, int result, int flags)
+static __always_inline int on_send_call(struct sock *sk, const struct tcp_sock *tp, int result,
+					int flags)
 {
-	const struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
 	struct task_struct *task;
 	struct socket_state *st;
 	struct call_end end;
 	u64 now_ns;
 	bool quiet, late, cut = false;
 
-	if (!tp)
-		return on_other_call(sk, true, result, flags);
 	if (is_unasked_call(sk, tp, true))
 		return 0;
 	st = socket_at_call(sk, &late);
@@ -235,12 +243,12 @@ int BPF_PROG(handle_udp_data_ready, const struct sock *sk)
 /* A send call on a socket of any family has ended. */
 static __always_inline int on_socket_send(struct sock *sk, int result, int flags)
 {
+	const struct tcp_sock *tp;
+
 	if (!sk || window_is_closed())
 		return 0;
-	udp_owner_found(sk);
-	if (detail_sent && udp_is(sk))
-		udp_on_send_call(sk, result);
-	return on_send_call(sk, result, flags);
+	tp = bpf_skc_to_tcp_sock(sk);
+	return tp ? on_send_call(sk, tp, result, flags) : on_other_call(sk, true, result, flags);
 }
 
 SEC("tp_btf/sock_send_length")
@@ -266,7 +274,9 @@ int BPF_PROG(handle_inet6_sendmsg, struct socket *sock, struct msghdr *msg, u64 
 SEC("fexit/tcp_sendmsg")
 int BPF_PROG(handle_tcp_sendmsg, struct sock *sk, struct msghdr *msg, u64 size, int result)
 {
-	return window_is_closed() ? 0 : on_send_call(sk, result, 0);
+	const struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
+
+	return !tp || window_is_closed() ? 0 : on_send_call(sk, tp, result, 0);
 }
 
 /* A call on a UNIX socket has ended, where no tracepoint sees it. */
@@ -305,17 +315,15 @@ int BPF_PROG(handle_unix_seqpacket_recvmsg, struct socket *sock, struct msghdr *
 	return on_unix_function(sock->sk, false, result, flags);
 }
 
-static __always_inline int on_receive_call(struct sock *sk, int result, int flags)
+static __always_inline int on_receive_call(struct sock *sk, const struct tcp_sock *tp, int result,
+					   int flags)
 {
-	const struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
 	struct task_struct *task;
 	struct socket_state *st;
 	struct call_end end = {};
 	u64 now_ns, unread_ns = 0;
 	bool late, cut = false;
 
-	if (!tp)
-		return on_other_call(sk, false, result, flags);
 	if (is_unasked_call(sk, tp, false))
 		return 0;
 	st = socket_at_call(sk, &late);
@@ -348,12 +356,13 @@ static __always_inline int on_receive_call(struct sock *sk, int result, int flag
 /* A receive call on a socket of any family has ended. */
 static __always_inline int on_socket_receive(struct sock *sk, int result, int flags)
 {
+	const struct tcp_sock *tp;
+
 	if (!sk || window_is_closed())
 		return 0;
-	udp_owner_found(sk);
-	if (detail_messages && udp_is(sk))
-		udp_on_receive_call(sk, result, flags);
-	return on_receive_call(sk, result, flags);
+	tp = bpf_skc_to_tcp_sock(sk);
+	return tp ? on_receive_call(sk, tp, result, flags)
+		  : on_other_call(sk, false, result, flags);
 }
 
 SEC("tp_btf/sock_recv_length")
@@ -381,7 +390,9 @@ SEC("fexit/tcp_recvmsg")
 int BPF_PROG(handle_tcp_recvmsg, struct sock *sk, struct msghdr *msg, u64 len, int flags,
 	     int *addr_len, int result)
 {
-	return window_is_closed() ? 0 : on_receive_call(sk, result, flags);
+	const struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
+
+	return !tp || window_is_closed() ? 0 : on_receive_call(sk, tp, result, flags);
 }
 
 /* The same before Linux 5.19. */
@@ -389,7 +400,9 @@ SEC("fexit/tcp_recvmsg")
 int BPF_PROG(handle_tcp_recvmsg_nonblock, struct sock *sk, struct msghdr *msg, u64 len,
 	     int nonblock, int flags, int *addr_len, int result)
 {
-	return window_is_closed() ? 0 : on_receive_call(sk, result, flags);
+	const struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
+
+	return !tp || window_is_closed() ? 0 : on_receive_call(sk, tp, result, flags);
 }
 
 /* The thread gives its CPU away, because it cannot go on. Returns when, 0 if that is not measured. */

@@ -25,4 +25,7 @@ typedef __s64 s64;
 /* Reads once a value that another CPU may write meanwhile. */
 #define READ_ONCE(place) (*(const volatile typeof(place) *)&(place))
 
+/* Writes once a value that another CPU may read meanwhile. */
+#define WRITE_ONCE(place, value) (*(volatile typeof(place) *)&(place) = (value))
+
 #endif /* WHYLAT_KERNEL_TYPES_H */

@@ -41,7 +41,7 @@ struct stage_ledger {
 	u64 rtt_sum_us;
 	u64 reader_slow_ns;
 
-	u64 ready_ns;	 /* since when bytes wait for the reader; 0: since the last segment */
+	u64 ready_ns;	 /* since when bytes wait for the reader: see ready_number */
 	u64 interval_ns; /* when the interval began that was accounted last */
 	u64 due_ns;  /* since when the oldest unanswered segment's ACK is overdue; 0: it is not */
 	u64 hold_ns; /* since when the present wait for an ACK lasts; 0: none */
@@ -76,16 +76,19 @@ struct stage_ledger {
 	u32 rate_delivered;	  /* tp->delivered at rate_since_ns */
 	/* ready_ns of bytes before those, if a call has taken them and its hook has not run; else 0 */
 	u64 taken_ready_ns;
+	u32 ready_number; /* of the note of ready_ns; who makes one counts it up */
+	u32 ready_taken; /* that of the one which a call's hook has used: if they are the same, none holds */
 	u64 rate_since_ns;  /* when the present interval of track_best_rate() began */
 	u64 best_ns;	    /* the best interval, a microsecond if there was none yet */
 	u32 best_delivered; /* segments in it */
 	u8 reader_late;	    /* a peer: bytes waited for its reader, two jiffies or more */
 	u8 fin_sent;
-	u8 unsure;	     /* while unseen: the last look did not say what stops the next byte */
-	u8 timer_acked;	     /* the ACK taken last was sent by the delayed-ACK timer */
-	u32 ready_begin;     /* ready_ns is that of the bytes from this sequence number */
-	u32 ready_end;	     /* to this one */
-	u32 taken_ready_end; /* as ready_end, of taken_ready_ns */
+	u8 unsure;	/* while unseen: the last look did not say what stops the next byte */
+	u8 timer_acked; /* the ACK taken last was sent by the delayed-ACK timer */
+	u32 ready_begin; /* ready_ns is that of the bytes from this sequence number; written first, and read last */
+	u32 ready_end;	       /* to this one */
+	u32 taken_ready_begin; /* as ready_begin, of taken_ready_ns */
+	u32 taken_ready_end;   /* as ready_end */
 	u32 best_window;     /* segments that the best rate needs in flight on the unloaded path */
 	u32 newly_delivered; /* segments, since the hook before */
 	u32 newly_retrans;   /* the same of those retransmitted */
@@ -200,6 +203,9 @@ struct call_blocked {
 	u64 since_ns;
 	u64 until_ns;
 };
+
+/* How long bytes were unread, if nobody saw it. */
+#define UNREAD_UNSEEN ((u64) - 1)
 
 /*
  * Chooses sockets before their storage is read: how many targets fall on the number of a socket, and

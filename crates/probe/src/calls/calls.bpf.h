@@ -155,9 +155,6 @@ static __always_inline bool blocking_is_seen(const struct call_subject *subject,
 	return subject->owner_measured && !(task->flags & PF_IO_WORKER);
 }
 
-/* How long bytes were unread, if nobody saw it. */
-#define UNREAD_UNSEEN ((u64) - 1)
-
 static __always_inline u32 unread_us(u64 unread_ns)
 {
 	if (unread_ns == UNREAD_UNSEEN)

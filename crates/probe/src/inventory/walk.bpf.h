@@ -14,18 +14,25 @@
 /* Words that are read of full_fds_bits: of 262,144 descriptors. */
 #define FULL_WORDS_MOST 64
 
-/* Reads a word of a bit map. Are the lowest bits of it all set? */
+/* Reads a word of a bit map. Are these bits of it all set? */
 static __always_inline bool are_bits_set(const unsigned long *word, u64 bits)
 {
-	u64 mask = bits < 64 ? (1ull << bits) - 1 : ~0ull;
 	u64 found = 0;
 
 	bpf_probe_read_kernel(&found, sizeof(found), word);
-	return (found & mask) == mask;
+	return (found & bits) == bits;
 }
 
-/* Is every descriptor below the limit in use? Then alloc_fd() fails with EMFILE. A function of its own for the verifier, which
- * would follow its loop once for each call and each state before it; so the table is an address that was read. */
+/* Fewer than 64. */
+static __always_inline u64 lowest_bits(u64 number)
+{
+	return (1ull << number) - 1;
+}
+
+/*
+ * Is every descriptor below the limit in use? Then alloc_fd() fails with EMFILE. A function of its own for the verifier,
+ * which would follow its loop once for each call and each state before it; so the table is an address that was read.
+ */
 __noinline u32 is_table_full(u64 table, u64 limit)
 {
 	const struct fdtable *fdt = (const struct fdtable *)table;
@@ -36,13 +43,12 @@ __noinline u32 is_table_full(u64 table, u64 limit)
 
 	if (limit > BPF_CORE_READ(fdt, max_fds))
 		return false;
-	for (i = 0; i < FULL_WORDS_MOST; i++) {
-		if (i * 64 >= words)
-			break;
-		if (!are_bits_set(full + i, words - i * 64))
+	for (i = 0; i < FULL_WORDS_MOST && i < words / 64; i++) {
+		if (!are_bits_set(full + i, ~0ull))
 			return false;
 	}
-	return are_bits_set(open + words, limit % 64);
+	return are_bits_set(full + i, lowest_bits(words % 64)) &&
+	       are_bits_set(open + words, lowest_bits(limit % 64));
 }
 
 /* Has the process of a thread a descriptor for another file? */

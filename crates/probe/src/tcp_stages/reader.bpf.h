@@ -59,67 +59,89 @@ __noinline u64 segment_ns(u64 delivered_ns, u64 mstamp_ns, u64 hook_since_ns, u6
 	return received_ns < mstamp_ns ? received_ns : mstamp_ns;
 }
 
+/* Since when bytes wait for the reader. */
+struct ready_time {
+	u64 ns;
+	bool by_jiffy; /* it is known to a jiffy only */
+	bool unseen;   /* the same, for the kernel did not run the hook's program for the segment */
+};
+
 /*
  * Since when bytes wait for the reader that no segment noted: since the one segment that came last. If the hook saw
  * it, it acknowledged something (data_is_unstamped()), which is delivered_mstamp. tcp_mstamp is moved by the receive
  * call itself (tcp_rcv_space_adjust()).
  */
-static __always_inline u64 stamped_since_ns(const struct socket_state *st,
-					    const struct tcp_sock *tp, u64 now_ns, bool *by_jiffy)
+static __always_inline struct ready_time stamped_since(const struct socket_state *st,
+						       const struct tcp_sock *tp, u64 now_ns)
 {
 	u32 since_jiffies = (u32)bpf_jiffies64() - tp->inet_conn.icsk_ack.lrcvtime;
 	u64 mstamp_ns = tp->tcp_mstamp * NSEC_PER_USEC;
-	u64 since_ns = segment_ns(delivered_ns(tp), mstamp_ns, segments_since_ns(st), now_ns,
-				  since_jiffies);
+	u64 hook_since_ns = segments_since_ns(st);
+	struct ready_time since = {};
 
-	*by_jiffy = since_ns != delivered_ns(tp) && since_ns < mstamp_ns;
-	return since_ns;
+	since.ns = segment_ns(delivered_ns(tp), mstamp_ns, hook_since_ns, now_ns, since_jiffies);
+	if (since.ns == delivered_ns(tp))
+		return since;
+	since.by_jiffy = since.ns < mstamp_ns;
+	since.unseen = hook_since_ns < now_ns - (since_jiffies + 1) * jiffy_ns();
+	return since;
+}
+
+/* Returns whether a time is noted that no call has used. */
+static __always_inline bool has_note(const struct stage_ledger *led)
+{
+	return READ_ONCE(led->ready_number) != led->ready_taken;
 }
 
 /* Returns whether the noted time is that of the next byte, and not of earlier ones that were taken unseen (splice). */
 static __always_inline bool ready_is_noted(const struct stage_ledger *led,
 					   const struct tcp_sock *tp)
 {
-	return led->ready_ns && seq_diff(tp->copied_seq, led->ready_begin) >= 0 &&
+	return has_note(led) && seq_diff(tp->copied_seq, led->ready_begin) >= 0 &&
 	       seq_diff(tp->copied_seq, led->ready_end) < 0;
 }
 
 /* Returns the time since which bytes wait for the reader. */
-static __always_inline u64 ready_since_ns(const struct socket_state *st, const struct tcp_sock *tp,
-					  u64 now_ns, bool *by_jiffy)
+static __always_inline struct ready_time ready_since(const struct socket_state *st,
+						     const struct tcp_sock *tp, u64 now_ns)
 {
-	*by_jiffy = false;
-	return ready_is_noted(&st->ledger, tp) ? st->ledger.ready_ns
-					       : stamped_since_ns(st, tp, now_ns, by_jiffy);
+	struct ready_time noted = {.ns = st->ledger.ready_ns};
+
+	return ready_is_noted(&st->ledger, tp) ? noted : stamped_since(st, tp, now_ns);
 }
 
 /*
- * A call took bytes: since when they were ready. What was noted may be of earlier bytes, or of some that came since:
- * that stays. `received`: 0, if the call copied and did not take them (MSG_PEEK). Then they wait for the next one from now on.
+ * A call took bytes: since when the first of them was ready. What was noted may be of earlier bytes, or of some that came
+ * since: that stays. Another CPU may note those just now; it writes ready_begin first, which is read last. `received`: 0, if
+ * the call copied and did not take them (MSG_PEEK). Then they wait for the next one from now on.
  */
-static __always_inline u64 take_ready_ns(struct socket_state *st, const struct tcp_sock *tp,
-					 u32 received, u64 now_ns, bool *by_jiffy)
+static __always_inline struct ready_time
+take_ready(struct socket_state *st, const struct tcp_sock *tp, u32 received, u64 now_ns)
 {
 	struct stage_ledger *led = &st->ledger;
-	u64 ready_ns = led->ready_ns;
-	u32 ready_end = led->ready_end;
+	u32 number = READ_ONCE(led->ready_number), first = tp->copied_seq - received;
+	u32 end = READ_ONCE(led->ready_end), begin;
+	struct ready_time noted = {.ns = READ_ONCE(led->ready_ns)};
+	bool holds = number != led->ready_taken;
 
-	*by_jiffy = false;
 	if (!received) {
-		ready_ns = ready_since_ns(st, tp, now_ns, by_jiffy);
-		led->ready_ns = 0;
-		return ready_ns;
+		noted = ready_since(st, tp, now_ns);
+		led->ready_taken = number;
+		return noted;
 	}
-	if (seq_diff(tp->copied_seq, led->ready_begin) > 0) {
-		led->ready_ns = 0;
+	begin = READ_ONCE(led->ready_begin);
+	if (seq_diff(tp->copied_seq, begin) > 0) {
+		led->ready_taken = number;
 	} else {
-		ready_ns = led->taken_ready_ns;
-		ready_end = led->taken_ready_end;
+		noted.ns = led->taken_ready_ns;
+		begin = led->taken_ready_begin;
+		end = led->taken_ready_end;
+		holds = noted.ns;
 	}
 	led->taken_ready_ns = 0;
-	if (ready_ns && seq_diff(ready_end, tp->copied_seq - received) > 0)
-		return ready_ns;
-	return stamped_since_ns(st, tp, now_ns, by_jiffy);
+	if (holds && seq_diff(begin, first) <= 0 && seq_diff(end, first) > 0)
+		return noted;
+	return stamped_since(st, tp, now_ns);
 }
 
 /* A receive call took all there was, and that had come in this jiffy or the one before. */
@@ -129,13 +151,27 @@ static __always_inline bool reader_is_quiet(const struct tcp_sock *tp)
 	       (u32)bpf_jiffies64() - tp->inet_conn.icsk_ack.lrcvtime <= 1;
 }
 
+/*
+ * Of bytes that were taken unseen (splice) the note would hold for others, 4 GiB on. One may also be of a segment that is just
+ * being queued, or of bytes whose receive call has yet to reach its hook: neither takes a second.
+ */
+static __always_inline void drop_old_note(struct stage_ledger *led, const struct sock *sk,
+					  const struct tcp_sock *tp, u64 now_ns)
+{
+	u32 number = READ_ONCE(led->ready_number);
+
+	if (!bytes_ready(sk, tp) && (s64)(now_ns - led->ready_ns) > NSEC_PER_SEC)
+		led->ready_taken = number;
+}
+
 /* Bytes wait since then: those from copied_seq on, as far as they have come. */
 static __always_inline void set_ready(struct stage_ledger *led, const struct tcp_sock *tp,
 				      u32 end_seq, u64 since_ns)
 {
-	led->ready_ns = since_ns;
-	led->ready_begin = tp->copied_seq;
-	led->ready_end = end_seq;
+	WRITE_ONCE(led->ready_begin, tp->copied_seq);
+	WRITE_ONCE(led->ready_end, end_seq);
+	WRITE_ONCE(led->ready_ns, since_ns);
+	WRITE_ONCE(led->ready_number, led->ready_number + 1);
 }
 
 /*
@@ -156,10 +192,11 @@ static __always_inline bool data_is_unstamped(const struct tcp_sock *tp, u32 seq
 static __always_inline void note_arrival(struct stage_ledger *led, const struct sock *sk,
 					 const struct tcp_sock *tp, u32 end_seq, u64 since_ns)
 {
-	if (led->ready_ns && seq_diff(tp->copied_seq, led->ready_begin) > 0) {
+	if (has_note(led) && seq_diff(tp->copied_seq, led->ready_begin) > 0) {
 		if (sk->sk_lock.owned)
 			return;
 		led->taken_ready_ns = led->ready_ns;
+		led->taken_ready_begin = led->ready_begin;
 		led->taken_ready_end = led->ready_end;
 	}
 	set_ready(led, tp, end_seq, since_ns);
@@ -170,18 +207,20 @@ static __always_inline void note_ready(struct socket_state *st, const struct soc
 				       const struct tcp_sock *tp)
 {
 	struct stage_ledger *led = &st->ledger;
-	bool by_jiffy;
+	struct ready_time since;
 
-	if (tp->copied_seq != tp->rcv_nxt && !ready_is_noted(led, tp))
-		note_arrival(led, sk, tp, tp->rcv_nxt,
-			     stamped_since_ns(st, tp, bpf_ktime_get_ns(), &by_jiffy));
+	if (tp->copied_seq == tp->rcv_nxt || ready_is_noted(led, tp))
+		return;
+	since = stamped_since(st, tp, bpf_ktime_get_ns());
+	if (!since.unseen)
+		note_arrival(led, sk, tp, tp->rcv_nxt, since.ns);
 }
 
 /* A receive call has left bytes: they wait from now on, unless they came after it had ended. */
 static __always_inline void note_left(struct stage_ledger *led, const struct tcp_sock *tp,
 				      u64 now_ns)
 {
-	if (!led->ready_ns || seq_diff(tp->copied_seq, led->ready_begin) > 0)
+	if (!has_note(led) || seq_diff(tp->copied_seq, led->ready_begin) > 0)
 		set_ready(led, tp, tp->rcv_nxt, now_ns);
 }
 

@@ -218,26 +218,25 @@ static __always_inline void stages_on_late_receive(struct socket_state *st,
 /*
  * sock_recv_length: a receive call gave bytes. If they were ready before the reader came, they
  * waited for it; a reader that was blocked in the call when they came did not let them wait. On a
- * healthy connection no lock is taken: the sums are the reader's alone, and of ready_ns the last
- * value wins. An atomic instruction would wait for all that the kernel has just written to the
- * socket. Returns how long they waited, ns.
+ * healthy connection no lock is taken: the sums are the reader's alone. An atomic instruction would wait
+ * for all that the kernel has just written to the socket. Returns how long they waited, ns, or UNREAD_UNSEEN.
  */
 static __always_inline u64 stages_on_receive(struct socket_state *st, const struct sock *sk,
 					     const struct tcp_sock *tp, u32 received,
 					     struct call_blocked blocked, u64 now_ns)
 {
 	struct stage_ledger *led = &st->ledger;
-	u64 ready_ns, unread_ns = 0;
-	bool by_jiffy, late;
+	struct ready_time ready = take_ready(st, tp, received, now_ns);
+	u64 unread_ns = 0;
+	bool late;
 
-	ready_ns = take_ready_ns(st, tp, received, now_ns, &by_jiffy);
-	late = st->chosen == CHOSEN_PEER && now_ns > ready_ns + 2 * jiffy_ns();
-	if (ready_ns < now_ns &&
-	    !(blocked.since_ns && blocked.since_ns <= ready_ns && ready_ns <= blocked.until_ns)) {
-		unread_ns = now_ns - ready_ns;
+	late = st->chosen == CHOSEN_PEER && now_ns > ready.ns + 2 * jiffy_ns();
+	if (ready.ns < now_ns &&
+	    !(blocked.since_ns && blocked.since_ns <= ready.ns && ready.ns <= blocked.until_ns)) {
+		unread_ns = now_ns - ready.ns;
 		led->reader_slow_ns += unread_ns;
 		led->reader_slow_waits++;
-		led->reader_slow_by_jiffy += by_jiffy;
+		led->reader_slow_by_jiffy += ready.by_jiffy | ready.unseen;
 	}
 	if (bytes_ready(sk, tp))
 		note_left(led, tp, now_ns);
@@ -248,7 +247,7 @@ static __always_inline u64 stages_on_receive(struct socket_state *st, const stru
 		stages_on_late_receive(st, tp, late, now_ns);
 		ledger_unlock(st);
 	}
-	return unread_ns;
+	return ready.unseen ? UNREAD_UNSEEN : unread_ns;
 }
 
 /* tcp_cong_state_set: called before a timeout's first retransmission leaves. */
@@ -306,8 +305,7 @@ static __always_inline void stages_on_read(struct socket_state *st, struct sock 
 	else
 		account_unacknowledged(led, sk, tp, now_ns);
 	led->stage_known = 0;
-	if (!bytes_ready(sk, tp))
-		led->ready_ns = 0;
+	drop_old_note(led, sk, tp, now_ns);
 	track_own_window(led, tp, now_ns);
 	if (stall_ended_unseen(led, tp))
 		end_stall(led, tp);
@@ -343,7 +341,6 @@ static __always_inline void stages_copy(struct stage_reading *out, const struct 
 	const struct stage_ledger *led = &st->ledger;
 	u32 stage = led->stalled == STALL_TIMEOUT ? STAGE_RETRANSMIT_TIMEOUT : STAGE_TAIL_LOSS;
 	u64 moved_ns = 0, late_ns;
-	bool by_jiffy;
 
 	for (int i = 0; i < STAGE_COUNT; i++) {
 		late_ns = led->stalled ? led->late_ns[i] : 0;
@@ -382,12 +379,12 @@ static __always_inline void stages_copy(struct stage_reading *out, const struct 
 	out->max_send_queue_bytes = led->max_send_queue_bytes;
 	out->max_snd_wnd_bytes = led->max_snd_wnd_bytes;
 	if (bytes_ready(sk, tp)) {
-		s64 waited_ns =
-			led->accounted_ns - ready_since_ns(st, tp, led->accounted_ns, &by_jiffy);
+		struct ready_time ready = ready_since(st, tp, led->accounted_ns);
+		s64 waited_ns = led->accounted_ns - ready.ns;
 
 		out->reader_slow_ns += waited_ns > 0 ? waited_ns : 0;
 		out->reader_slow_waits++;
-		out->reader_slow_by_jiffy += by_jiffy;
+		out->reader_slow_by_jiffy += ready.by_jiffy;
 	}
 	out->closed = closed;
 	out->nodelay = tcp_nonagle(tp) & TCP_NAGLE_OFF;
