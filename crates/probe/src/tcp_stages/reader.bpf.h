@@ -62,7 +62,7 @@ __noinline u64 segment_ns(u64 delivered_ns, u64 mstamp_ns, u64 hook_since_ns, u6
 /* Since when bytes wait for the reader. */
 struct ready_time {
 	u64 ns;
-	bool by_jiffy; /* it is known to a jiffy only */
+	bool by_jiffy; /* exact to a jiffy only */
 	bool unseen;   /* the same, for the kernel did not run the hook's program for the segment */
 };
 
@@ -152,8 +152,8 @@ static __always_inline bool reader_is_quiet(const struct tcp_sock *tp)
 }
 
 /*
- * Of bytes that were taken unseen (splice) the note would hold for others, 4 GiB on. One may also be of a segment that is just
- * being queued, or of bytes whose receive call has yet to reach its hook: neither takes a second.
+ * The note of bytes that were taken unseen (splice) would hold for others, 4 GiB on. A note is younger than a second if the
+ * kernel is just queueing its segment, or if the receive call that took its bytes has yet to reach the hook.
  */
 static __always_inline void drop_old_note(struct stage_ledger *led, const struct sock *sk,
 					  const struct tcp_sock *tp, u64 now_ns)
