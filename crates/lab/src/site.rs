@@ -93,8 +93,9 @@ impl Site {
         recording: &Path,
     ) -> Result<LabProcess, LabError> {
         let mut command = self.client.command(&self.program);
-        command.args(["run", "--output"]).arg(recording).arg("--");
-        command.arg(&self.program);
+        // the server of the scene is as if it were on another host
+        command.args(["run", "--follow", "none", "--output"]);
+        command.arg(recording).arg("--").arg(&self.program);
         let role = format!("{role} --connect {}:{port}", self.address);
         self.start_by(command, &role)
     }

@@ -61,6 +61,10 @@ pub(super) fn burst_after_idle(variant: Variant, dice: &mut SeededDice) -> Scene
     );
     let after_idle = if variant == Variant::Faulty { "0" } else { "1" };
     let name = "net.ipv4.tcp_slow_start_after_idle";
+    if variant != Variant::Faulty {
+        let rule = (ConnectionEnd::Client, "slow_start_after_idle");
+        scene.pair.also_true.push(rule);
+    }
     scene
         .sysctls
         .push((ConnectionEnd::Client, name, after_idle));

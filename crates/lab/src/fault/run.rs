@@ -183,6 +183,7 @@ struct StartedPair {
     proxy: Option<LabProcess>,
     clients: Vec<LabProcess>,
     claims: Vec<Claim>,
+    also_true: Vec<(ConnectionEnd, &'static str)>,
 }
 
 /// Truth that the programs of a pair printed at their end, as JSON, and the claims that a diagnosis must make.
@@ -193,6 +194,7 @@ struct PairOutcome {
     proxy: Option<Value>,
     clients: Vec<Value>,
     claims: Vec<Claim>,
+    also_true: Vec<(ConnectionEnd, &'static str)>,
 }
 
 /// Starts a pair. The first client that takes the recording runs under `whylat run`.
@@ -216,6 +218,7 @@ fn start(
         clients: clients.collect::<Result<_, _>>()?,
         proxy: proxy.map(|(proxy, _)| proxy),
         claims: pair.claims,
+        also_true: pair.also_true,
     })
 }
 
@@ -229,18 +232,30 @@ impl StartedPair {
             proxy: self.proxy.map(LabProcess::finish).transpose()?,
             server: self.server.finish()?,
             claims: self.claims,
+            also_true: self.also_true,
         })
+    }
+}
+
+/// Returns the role that an end has in its requests.
+fn role(end: ConnectionEnd) -> &'static str {
+    match end {
+        ConnectionEnd::Server => "server",
+        ConnectionEnd::Client | ConnectionEnd::Proxy => "client",
     }
 }
 
 impl PairOutcome {
     /// Returns what clients, proxy and server know, as JSON.
     fn truth(&self) -> Value {
+        let also_true = self.also_true.iter();
+        let also_true = also_true.map(|(end, rule)| json!({ "role": role(*end), "rule": rule }));
         json!({
             "address": self.address,
             "clients": self.clients,
             "proxy": self.proxy,
             "server": self.server,
+            "also_true": also_true.collect::<Vec<_>>(),
         })
     }
 
@@ -286,10 +301,7 @@ impl PairOutcome {
             ClaimSubject::Datagrams => format!("udp:{}", self.address),
             _ => return Vec::new(),
         };
-        let role = match claim.end {
-            ConnectionEnd::Server => "server",
-            ConnectionEnd::Client | ConnectionEnd::Proxy => "client",
-        };
+        let role = role(claim.end);
         let ends = self.end_outcomes(claim.end).iter();
         let service = |end: &Value| json!({ "role": role, "address": address, "pid": end["pid"] });
         ends.map(service).collect()

@@ -91,6 +91,8 @@ pub struct ProgramPair {
     pub clients: Vec<String>,
     /// Claims about it beside that of the fault.
     pub claims: Vec<Claim>,
+    /// Rules that may be reported of the requests of an end, by the scene's settings.
+    pub also_true: Vec<(ConnectionEnd, &'static str)>,
 }
 
 impl ProgramPair {
@@ -101,6 +103,7 @@ impl ProgramPair {
             proxy: None,
             clients: vec![client.into()],
             claims: Vec::new(),
+            also_true: Vec::new(),
         }
     }
 }

@@ -140,15 +140,17 @@ fn reported_findings<'a>(report: &'a Value, answers: &[&str]) -> BTreeMap<NamedF
         .collect()
 }
 
-/// A rule on connections and on requests: it names the requests of a service where these show it. A claim names sockets.
+/// A rule on connections and on requests: it names the requests of a service where these show it. A claim names sockets, which
+/// UDP has none of that the lab knows.
 const OF_SOCKETS: &str = "cpu_contention";
 
 /// Returns the subjects of a finding.
 fn finding_subjects(report: &Value, finding: &Value) -> Vec<ScoredSubject> {
     let subject = &finding["subject"];
     let requests = &subject["requests"];
-    if requests.is_object() && rule_name(finding) != OF_SOCKETS {
-        let (role, address) = (text(requests, "role"), text(requests, "address"));
+    let (role, address) = (text(requests, "role"), text(requests, "address"));
+    let is_of_sockets = rule_name(finding) == OF_SOCKETS && !address.starts_with("udp:");
+    if requests.is_object() && !is_of_sockets {
         return vec![ScoredSubject::service(role, address)];
     }
     let sockets = sockets(report, finding);
@@ -178,13 +180,18 @@ fn true_of_workloads(truth: &Value) -> BTreeSet<NamedFinding> {
             .chain(pair["address"].as_str())
             .collect();
         let by_udp = pair["address"].as_str().map(|it| format!("udp:{it}"));
+        let mut add = |role: &str, rule: &str| {
+            let services = addresses.iter().copied().chain(by_udp.as_deref());
+            let services = services.map(|address| ScoredSubject::service(role, address));
+            also_true.extend(services.map(|service| (rule.to_owned(), service)));
+        };
         let ends = clients().map(|client| ("client", client));
         for (role, end) in ends.chain([("server", &pair["server"])]) {
-            for rule in list_values(end, "also_true").filter_map(Value::as_str) {
-                let services = addresses.iter().copied().chain(by_udp.as_deref());
-                let services = services.map(|address| ScoredSubject::service(role, address));
-                also_true.extend(services.map(|service| (rule.to_owned(), service)));
-            }
+            let rules = list_values(end, "also_true").filter_map(Value::as_str);
+            rules.for_each(|rule| add(role, rule));
+        }
+        for by_settings in list_values(pair, "also_true") {
+            add(text(by_settings, "role"), text(by_settings, "rule"));
         }
     }
     also_true
@@ -286,6 +293,7 @@ fn lacks_of_cpu(truth: &Value) -> BTreeSet<NamedFinding> {
             }
             false => in_calls(it, "send") + in_calls(it, "recv"),
         };
+        lacks.extend(lack_of_datagram_server(pair));
         for (end, is_server) in [(servers, true), (clients.collect(), false)] {
             let waited_ns = end.iter().map(|it| number(&it["thread"], "runq_ns")).sum();
             let base_ns = end.iter().map(|it| with_requests(it, is_server)).sum();
@@ -297,6 +305,16 @@ fn lacks_of_cpu(truth: &Value) -> BTreeSet<NamedFinding> {
         }
     }
     lacks
+}
+
+/// Returns the same of the requests of a server over UDP, which is one thread.
+fn lack_of_datagram_server(pair: &Value) -> Option<NamedFinding> {
+    let server = &pair["server"];
+    let waited_ns = server["thread"]["runq_ns"].as_u64()?;
+    let life_ns = number(server, "end_ns").saturating_sub(number(server, "start_ns"));
+    let service = ScoredSubject::service("server", &format!("udp:{}", text(pair, "address")));
+    let is_true = waited_ns >= LEAST_HARM_NS && is_starved((waited_ns, life_ns));
+    is_true.then(|| (OF_SOCKETS.to_owned(), service))
 }
 
 /// Returns how long a connection was open, in nanoseconds.
@@ -442,6 +460,35 @@ mod tests {
         assert_eq!(beside(&truth), 1);
         truth["roles"][0]["clients"][0]["also_true"] = json!(["serial_round_trips"]);
         assert_eq!(beside(&truth), 0);
+    }
+
+    #[test]
+    fn what_the_settings_of_a_scene_make_true_is_expected_of_their_end_alone() {
+        let mut truth = truth();
+        truth["roles"][0]["also_true"] =
+            json!([{ "role": "client", "rule": "slow_start_after_idle" }]);
+        let beside = |role: &str| {
+            let report = request_report("slow_start_after_idle", 9, role);
+            Score::new(&truth, &report, &[]).beside.len()
+        };
+        assert_eq!((beside("client"), beside("server")), (0, 1));
+    }
+
+    #[test]
+    fn a_datagram_server_lacks_a_cpu_if_its_thread_waited_for_one() {
+        let requests = json!({ "role": "server", "address": "udp:10.77.0.2:4711" });
+        let subject = json!({ "requests": requests, "connections": 2, "ids": [7, 8] });
+        let report = json!({ "findings": [
+            { "rule": "cpu_contention", "severity": "critical", "from_ns": 0, "until_ns": 1, "subject": subject },
+        ] });
+        let beside = |runq_ns: u64| {
+            let server =
+                json!({ "thread": { "runq_ns": runq_ns }, "start_ns": 0, "end_ns": 900_000_000 });
+            let pair = json!({ "address": "10.77.0.2:4711", "clients": [], "server": server });
+            let truth = json!({ "expected": [], "roles": [pair], "beside": [] });
+            Score::new(&truth, &report, &[]).beside.len()
+        };
+        assert_eq!((beside(46_000_000), beside(44_000_000)), (0, 1));
     }
 
     #[test]

@@ -9,6 +9,7 @@ use serde::Serialize;
 use socket2::{Domain, Socket, Type};
 
 use super::context::Context;
+use super::cpu::ThreadCpu;
 use super::peer::pause_us;
 use super::until_end::wait_readable;
 use crate::clock::now_ns;
@@ -34,6 +35,8 @@ pub(crate) struct DatagramServerTruth {
     answers: u64,
     /// Rules that are true of it by its options: its one thread sleeps while it has a request.
     also_true: Vec<&'static str>,
+    /// Its thread from the begin on; the kernel may not count it.
+    thread: Option<ThreadCpu>,
     connections: [u8; 0],
 }
 
@@ -80,6 +83,7 @@ impl DatagramServer {
                 0 => Vec::new(),
                 _ => vec!["busy_workers", "timer_wait"],
             },
+            thread: ThreadCpu::read_own(),
             connections: [],
         })
     }
