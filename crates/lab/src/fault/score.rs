@@ -475,7 +475,7 @@ mod tests {
     }
 
     #[test]
-    fn a_datagram_server_lacks_a_cpu_if_its_thread_waited_for_one() {
+    fn cpu_contention_of_a_datagram_server_is_true_if_its_thread_waited_for_a_cpu() {
         let requests = json!({ "role": "server", "address": "udp:10.77.0.2:4711" });
         let subject = json!({ "requests": requests, "connections": 2, "ids": [7, 8] });
         let report = json!({ "findings": [
