@@ -21,7 +21,7 @@ const DATAGRAMS: usize = 12;
 
 /// TCP connections with requests that it makes, and receive calls on each.
 const CONNECTIONS: usize = 14;
-const RECEIVES: usize = 20;
+const RECEIVES: usize = 22;
 
 /// Receive calls on its stream, and on its connection with a splice.
 const STREAM_RECEIVES: usize = 101;

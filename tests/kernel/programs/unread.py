@@ -92,6 +92,23 @@ class End:
         assert len(self.sock.recv(size, socket.MSG_PEEK)) == size
         self.note(situation, before, time.monotonic_ns(), is_peek=True)
 
+    def take_all(self, situation, size, other, rest):
+        """Receives bytes that wait, and others that a process sends when the call has blocked for a while."""
+        before = time.monotonic_ns()
+        pid = os.fork()
+        if pid == 0:
+            compute_until(lambda: unread(self.sock) == 0)
+            compute(WAIT_NS)
+            other.sock.sendall(b"x" * rest)
+            os._exit(0)
+        assert len(self.sock.recv(size + rest, socket.MSG_WAITALL)) == size + rest
+        after = time.monotonic_ns()
+        os.waitpid(pid, 0)
+        self.received += size + rest
+        self.waiting -= size
+        # the first bytes had waited until it blocked
+        self.note(situation, before, after - WAIT_NS)
+
     def acknowledge(self, other):
         """Acknowledges all that the other end has sent, by a segment without data."""
         self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
@@ -154,6 +171,16 @@ def rest(client, server):
     client.give(server, 37)
     compute(WAIT_NS)
     server.take("the rest", 21 + 37)
+
+
+def wait_for_all(client, server):
+    """A call that takes what had waited, and then more."""
+    client.give(server, 41)
+    compute(WAIT_NS)
+    server.take_all("all", 41, client, 43)
+    client.give(server, 47)
+    compute(WAIT_NS)
+    server.take("after all", 47)
 
 
 def ack_while_unread(client, server):
@@ -247,7 +274,9 @@ def main():
         for _ in range(ROUNDS):
             client, server = (End(sock, truth) for sock in connect(family, address))
             first(client, server)
-            for situation in (turns, after_ack, response_after_ack, parts, rest, ack_while_unread, peeked, turns):
+            for situation in (turns, after_ack, response_after_ack, parts, rest):
+                situation(client, server)
+            for situation in (wait_for_all, ack_while_unread, peeked, turns):
                 situation(client, server)
     stream(truth)
     spliced(truth)

@@ -59,9 +59,9 @@ int BPF_PROG(handle_tcp_probe, struct sock *sk, struct sk_buff *skb)
 	socket_has_news(st, sk);
 	if (unstamped) {
 		now_ns = now_ns ? now_ns : bpf_ktime_get_ns();
-		note_arrival(&st->ledger, sk, tp, end_seq, now_ns);
+		note_arrival(&st->ledger, tp, end_seq, now_ns);
 	} else {
-		note_ready(st, sk, tp);
+		note_ready(st, tp);
 	}
 	if (detail_ledger && (late || segment_matters(st, sk, tp)))
 		on_segment(st, sk, tp, ack_seq, bare, now_ns);

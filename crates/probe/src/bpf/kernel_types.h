@@ -28,4 +28,18 @@ typedef __s64 s64;
 /* Writes once a value that another CPU may read meanwhile. */
 #define WRITE_ONCE(place, value) (*(volatile typeof(place) *)&(place) = (value))
 
+/*
+ * The number of what several words hold, which one CPU writes and another reads. Writers write it before these and after
+ * them, readers read it so. AArch64 keeps no order of its own between plain loads and stores.
+ */
+#ifdef __TARGET_ARCH_arm64
+#define WRITE_ORDERED(place, value) ((void)__sync_lock_test_and_set(&(place), value))
+#define READ_FIRST(place) __sync_fetch_and_or((u32 *)(unsigned long)&(place), 0)
+#define READ_LAST(place) READ_FIRST(place)
+#else
+#define WRITE_ORDERED(place, value) WRITE_ONCE(place, value)
+#define READ_FIRST(place) READ_ONCE(place)
+#define READ_LAST(place) READ_ONCE(place)
+#endif
+
 #endif /* WHYLAT_KERNEL_TYPES_H */

@@ -76,7 +76,7 @@ struct stage_ledger {
 	u32 rate_delivered;	  /* tp->delivered at rate_since_ns */
 	/* ready_ns of bytes before those, if a call has taken them and its hook has not run; else 0 */
 	u64 taken_ready_ns;
-	u32 ready_number; /* of the note of ready_ns; who makes one counts it up */
+	u32 ready_number; /* of the note of ready_ns; odd: it is just written */
 	u32 ready_taken; /* that of the one which a call's hook has used: if they are the same, none holds */
 	u64 rate_since_ns;  /* when the present interval of track_best_rate() began */
 	u64 best_ns;	    /* the best interval, a microsecond if there was none yet */

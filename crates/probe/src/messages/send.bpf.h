@@ -183,8 +183,15 @@ static __always_inline void send_on_ack(struct sock *sk, const struct tcp_sock *
 {
 	struct send_stream *stream = send_stream(sk);
 
-	if (!stream || seq_diff(ack_seq, stream->front.acked_seq) <= 0 ||
-	    seq_diff(ack_seq, tp->snd_nxt) > 0)
+	if (!stream)
+		return;
+	/* an ACK before this one passed no hook: when it came nobody saw */
+	if (by == SENT_BY_ACK && seq_diff(tp->snd_una, stream->front.acked_seq) > 0) {
+		stream->front.acked_ns = 0;
+		__sync_lock_test_and_set(&stream->front.acked_seq, tp->snd_una);
+		send_acknowledged(stream, by);
+	}
+	if (seq_diff(ack_seq, stream->front.acked_seq) <= 0 || seq_diff(ack_seq, tp->snd_nxt) > 0)
 		return;
 	stream->front.acked_ns = now_ns;
 	__sync_lock_test_and_set(&stream->front.acked_seq, ack_seq);

@@ -233,7 +233,8 @@ static __always_inline u64 stages_on_receive(struct socket_state *st, const stru
 	late = st->chosen == CHOSEN_PEER && now_ns > ready.ns + 2 * jiffy_ns();
 	if (ready.ns < now_ns &&
 	    !(blocked.since_ns && blocked.since_ns <= ready.ns && ready.ns <= blocked.until_ns)) {
-		unread_ns = now_ns - ready.ns;
+		/* a call that wants more blocks after it has found them (MSG_WAITALL) */
+		unread_ns = (ready.ns < blocked.since_ns ? blocked.since_ns : now_ns) - ready.ns;
 		led->reader_slow_ns += unread_ns;
 		led->reader_slow_waits++;
 		led->reader_slow_by_jiffy += ready.by_jiffy | ready.unseen;
@@ -305,7 +306,7 @@ static __always_inline void stages_on_read(struct socket_state *st, struct sock 
 	else
 		account_unacknowledged(led, sk, tp, now_ns);
 	led->stage_known = 0;
-	drop_old_note(led, sk, tp, now_ns);
+	drop_old_note(led, tp);
 	track_own_window(led, tp, now_ns);
 	if (stall_ended_unseen(led, tp))
 		end_stall(led, tp);
@@ -384,7 +385,7 @@ static __always_inline void stages_copy(struct stage_reading *out, const struct 
 
 		out->reader_slow_ns += waited_ns > 0 ? waited_ns : 0;
 		out->reader_slow_waits++;
-		out->reader_slow_by_jiffy += ready.by_jiffy;
+		out->reader_slow_by_jiffy += ready.by_jiffy | ready.unseen;
 	}
 	out->closed = closed;
 	out->nodelay = tcp_nonagle(tp) & TCP_NAGLE_OFF;

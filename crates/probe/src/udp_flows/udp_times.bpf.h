@@ -94,8 +94,9 @@ static __always_inline u32 udp_time_place(struct udp_times *times, struct sock *
 	if ((s32)noted < 0)
 		return tail; /* its CPU is about to note it */
 	if (noted > left) {
+		/* some were dropped since, or another thread takes one just now: which of them this is nobody saw */
 		times->head = tail - left;
-		return tail - left - 1;
+		return tail;
 	}
 	return left - noted > UDP_UNNOTED_MOST ? tail : place;
 }

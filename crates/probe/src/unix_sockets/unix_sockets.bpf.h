@@ -176,24 +176,32 @@ static __always_inline void unix_mark_unread(struct sock *sk, u64 now_ns)
 	struct unix_recorded_socket *recorded;
 	struct sock *peer = unix_peer(sk);
 	u64 key = (u64)peer;
+	u32 queued;
 
 	if (!peer)
 		return;
 	recorded = bpf_map_lookup_elem(&unix_unread, &key);
-	if (recorded && !recorded->unread_ns &&
-	    KERNEL_READ(struct sock, peer, sk_receive_queue.qlen))
+	if (!recorded)
+		return;
+	queued = KERNEL_READ(struct sock, peer, sk_receive_queue.qlen);
+	/* alone in the queue: what was marked is of bytes before, which were just taken */
+	if (queued == 1 || (queued && !recorded->unread_ns))
 		recorded->unread_ns = now_ns;
 }
 
-/* Bytes were taken. Returns since when they were unread; 0: that was not seen, or was before the window. */
-static __always_inline u64 unix_take_unread(struct sock *sk)
+/*
+ * Bytes were taken. Returns since when they were unread; 0: that was not seen, or was before the window. What is left waits
+ * from now on. The other end may mark its bytes meanwhile: that stays.
+ */
+static __always_inline u64 unix_take_unread(struct sock *sk, u64 now_ns)
 {
 	u64 key = (u64)sk;
 	struct unix_recorded_socket *recorded = bpf_map_lookup_elem(&unix_unread, &key);
 	u64 since = recorded ? recorded->unread_ns : 0;
 
-	if (since && !sk->sk_receive_queue.qlen)
-		recorded->unread_ns = 0;
+	if (since)
+		__sync_val_compare_and_swap(&recorded->unread_ns, since,
+					    sk->sk_receive_queue.qlen ? now_ns : 0);
 	return since < window_begin() ? 0 : since;
 }
 
@@ -231,7 +239,7 @@ static __always_inline void unix_log(struct unix_socket *state, struct sock *sk,
 	if (result > 0 && (is_send || takes_bytes(result, flags)))
 		__sync_fetch_and_add(bytes, result);
 	if (!is_send && takes_bytes(result, flags)) {
-		since_ns = unix_take_unread(sk);
+		since_ns = unix_take_unread(sk, now_ns);
 		if (since_ns && since_ns < now_ns)
 			unread_ns = now_ns - since_ns;
 	}
