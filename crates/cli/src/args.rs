@@ -9,7 +9,7 @@ use clap::error::ErrorKind;
 use crate::config::ConfigFile;
 use crate::out::DirectoryArgs;
 use crate::profile::Profile;
-use crate::values::{BudgetChoice, Detail, FollowScope, ProfileOptions};
+use crate::values::{self, BudgetChoice, Detail, FollowScope, ProfileOptions};
 
 /// Mean interval between polls: SNAP's own (section 3.2), long enough to stay below 1 % of a CPU
 /// at 10,000 sockets.
@@ -200,12 +200,30 @@ pub(crate) fn option_of(target: &::record::Target) -> Option<String> {
     }
 }
 
-/// Parses a number of seconds such as `1.5`.
+/// Parses a number of seconds such as `1.5`, or a time with its unit such as `500ms`.
 pub(crate) fn parse_seconds(text: &str) -> Result<Duration, String> {
     let seconds: Option<f64> = text.trim().parse().ok();
-    seconds
-        .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
-        .ok_or_else(|| "not a number of seconds".to_owned())
+    let seconds = match seconds {
+        Some(seconds) => Duration::try_from_secs_f64(seconds).ok(),
+        None => values::time_ns(text).ok().map(Duration::from_nanos),
+    };
+    seconds.ok_or_else(|| {
+        "not a number of seconds\nhint: such as 10 or 1.5, or a time such as 500ms".to_owned()
+    })
+}
+
+/// Parses how long to record: a time as above, but not 0.
+pub(crate) fn parse_recording_time(text: &str) -> Result<Duration, String> {
+    match parse_seconds(text)? {
+        Duration::ZERO => Err("nothing is recorded in 0 seconds".to_owned()),
+        time => Ok(time),
+    }
+}
+
+/// Parses the id of a process or thread.
+pub(crate) fn parse_process_id(text: &str) -> Result<u32, String> {
+    let number = text.trim().parse().ok().filter(|id| *id > 0);
+    number.ok_or_else(|| "not the number of a process, such as 4711".to_owned())
 }
 
 /// Parses the length of a list: a number from 1 on.
@@ -220,15 +238,31 @@ pub(crate) fn parse_positive(text: &str) -> Result<usize, String> {
 mod tests {
     use std::time::Duration;
 
-    use super::{format_utc, parse_seconds};
+    use super::{format_utc, parse_process_id, parse_recording_time, parse_seconds};
 
     #[test]
     fn seconds_are_a_number() {
         assert_eq!(parse_seconds("1.5"), Ok(Duration::from_millis(1_500)));
         assert_eq!(parse_seconds("0"), Ok(Duration::ZERO));
-        for text in ["abc", "", "-1", "NaN", "inf", "1s"] {
-            let refused = Err("not a number of seconds".to_owned());
-            assert_eq!(parse_seconds(text), refused, "{text}");
+        assert_eq!(parse_seconds("500ms"), Ok(Duration::from_millis(500)));
+        assert_eq!(parse_seconds("1s"), Ok(Duration::from_secs(1)));
+        for text in ["abc", "", "-1", "-1s", "NaN", "inf", "1x"] {
+            assert!(parse_seconds(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn time_of_a_recording_is_not_zero() {
+        assert_eq!(parse_recording_time("2"), Ok(Duration::from_secs(2)));
+        assert!(parse_recording_time("0").is_err());
+        assert!(parse_recording_time("0ms").is_err());
+    }
+
+    #[test]
+    fn process_ids_are_numbers_from_1_on() {
+        assert_eq!(parse_process_id("4711"), Ok(4711));
+        for text in ["abc", "0", "-1", "99999999999", ""] {
+            assert!(parse_process_id(text).is_err(), "{text}");
         }
     }
 

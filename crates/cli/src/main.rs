@@ -113,7 +113,7 @@ enum Command {
     Validate(maintain::Validate),
     /// Close a recording that a crash left open.
     Recover(maintain::Recover),
-    /// Convert a trace of perf or ftrace to a recording.
+    /// Convert a packet capture, or a trace of perf or ftrace, to a recording.
     Import(import::Import),
     /// Show and check the profiles of the configuration file.
     Config(config::ConfigArgs),

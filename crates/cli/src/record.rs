@@ -103,7 +103,7 @@ pub(crate) struct Record {
     #[command(flatten)]
     recording: args::RecordArgs,
     /// Stop after this many seconds [default: when interrupted]
-    #[arg(short, long, value_name = "SECONDS", value_parser = args::parse_seconds)]
+    #[arg(short, long, value_name = "SECONDS", value_parser = args::parse_recording_time)]
     duration: Option<Duration>,
 }
 
@@ -114,7 +114,7 @@ struct TargetArgs {
     /// Processes, their descendants, and processes that share a listening socket with them
     ///
     /// The master or any worker of a server selects the whole server.
-    #[arg(short, long, value_name = "PID", value_delimiter = ',')]
+    #[arg(short, long, value_name = "PID", value_delimiter = ',', value_parser = args::parse_process_id)]
     pid: Vec<u32>,
     /// Processes with this command name, present and future
     #[arg(long, value_name = "NAME")]
@@ -287,7 +287,7 @@ Examples:
   sudo whylat snapshot -p 4321   # the recorder with this process id")]
 pub(crate) struct Snapshot {
     /// Process id of the recorder [default: the only one that runs]
-    #[arg(short, long, value_name = "PID")]
+    #[arg(short, long, value_name = "PID", value_parser = args::parse_process_id)]
     pid: Option<u32>,
 }
 

@@ -29,10 +29,10 @@ pub(crate) struct WaitArgs {
     #[arg(long, value_name = "TIME", value_parser = values::time_ns, requires = "filtered")]
     to: Option<u64>,
     /// Only waits or requests of this process
-    #[arg(long, value_name = "PID", requires = "selected")]
+    #[arg(long, value_name = "PID", requires = "selected", value_parser = args::parse_process_id)]
     pid: Option<u32>,
     /// Only waits or requests of this thread
-    #[arg(long, value_name = "TID", requires = "selected")]
+    #[arg(long, value_name = "TID", requires = "selected", value_parser = args::parse_process_id)]
     thread: Option<u32>,
     /// Only waits for this object, or requests on it: a connection id, an address, or a name as printed
     #[arg(long, value_name = "OBJECT", requires = "selected")]

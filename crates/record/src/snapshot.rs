@@ -25,6 +25,11 @@ pub enum SnapshotError {
     /// Several do.
     #[error("several recorders run here: {0}\nhint: choose one with -p PID")]
     Several(String),
+    /// No recorder with a flight recorder has this pid.
+    #[error(
+        "process {0} is no recorder with a flight recorder\nhint: list recorders with: pgrep -a whylat"
+    )]
+    Absent(u32),
     /// The recorder did not answer.
     #[error(
         "recorder {pid} did not answer: {source}\nhint: it must be your own process, or run this as root"
@@ -46,7 +51,10 @@ pub fn snapshot(pid: Option<u32>) -> Result<String, SnapshotError> {
         Some(pid) => pid,
         None => the_only_one()?,
     };
-    ask(pid).map_err(|source| SnapshotError::Deaf { pid, source })
+    ask(pid).map_err(|source| match source.kind() {
+        io::ErrorKind::ConnectionRefused => SnapshotError::Absent(pid),
+        _ => SnapshotError::Deaf { pid, source },
+    })
 }
 
 /// Asks a running flight recorder to keep what it has; returns its answer.

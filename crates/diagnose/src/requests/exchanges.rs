@@ -419,6 +419,8 @@ impl RequestTable {
                 self.count(&request, &mut turns.series);
                 let service = self.endpoints.get(request.endpoint).service;
                 self.listing.add(service, request);
+            } else {
+                self.excluded += 1;
             }
         }
     }

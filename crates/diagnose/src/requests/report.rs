@@ -41,6 +41,9 @@ pub struct RequestReport {
     pub unanswered: u64,
     /// Requests with a response that may go on after the recording.
     pub unfinished: u64,
+    /// Requests that the filter excluded; for the text.
+    #[serde(skip)]
+    pub excluded: u64,
 }
 
 /// Requests of one process, one address and one side.
@@ -246,6 +249,7 @@ fn assemble_report(mut table: RequestTable, recorded: RecordingState) -> Request
         broken: table.broken,
         unanswered: table.unanswered,
         unfinished: table.unfinished,
+        excluded: table.excluded,
         about: About::new(&table.header, recorded, table.latest_ns, (0, u64::MAX)),
     }
 }

@@ -27,8 +27,11 @@ pub fn text(report: &DropReport, options: &TextOptions) -> String {
     let limit = options.limit.unwrap_or(SHOWN);
     let mut layout = TextLayout::new(options);
     draw_head(&mut layout, &report.about);
-    layout.paragraph(0, Style::Bold, &headline(report));
-    if let Some(why) = why_off(report) {
+    let why_off = why_off(report);
+    if why_off.is_none() || report.total != DropTotal::default() {
+        layout.paragraph(0, Style::Bold, &headline(report));
+    }
+    if let Some(why) = why_off {
         layout.paragraph(0, Style::Yellow, &why);
     }
     layout.blank();
@@ -109,7 +112,10 @@ fn headline(report: &DropReport) -> String {
 fn why_off(report: &DropReport) -> Option<String> {
     let mut coverage = report.about.coverage.iter();
     match coverage.find(|it| it.probe == "drops").map(|it| &it.state) {
-        None => Some("Drops were not recorded: the recording is of an older whylat.".to_owned()),
+        None => Some(
+            "Drops were not recorded: the recording is of an older whylat. hint: record again"
+                .to_owned(),
+        ),
         Some(ProbeState::Off { why, remedy }) => {
             Some(format!("Drops were not recorded: {why}. hint: {remedy}"))
         }

@@ -88,6 +88,10 @@ fn no_waits(layout: &mut TextLayout, report: &RequestReport) {
 /// Returns the answer in two sentences: of the service with the most time.
 pub fn headline(report: &RequestReport) -> String {
     let Some(service) = report.services.first() else {
+        if report.excluded > 0 {
+            let others = quantity(report.excluded, "other request");
+            return format!("No request matches the filter. The recording has {others}.");
+        }
         let first = report.not_requests.iter();
         return match first.max_by_key(|it| it.may_have_requests()) {
             None => "No request was seen.".to_owned(),

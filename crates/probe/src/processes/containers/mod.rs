@@ -64,12 +64,21 @@ fn join_names(containers: &[Container]) -> String {
     words.join(", ")
 }
 
+/// Returns the text, if the user is not root.
+fn wants_root(text: &str) -> &str {
+    match nix::unistd::geteuid().is_root() {
+        true => "",
+        false => text,
+    }
+}
+
 /// Returns the hint with the containers that run, or what else helps if none was found.
 fn list_running_containers(known: &[Container]) -> String {
     match known {
-        [] => "no running container of docker, podman, containerd or CRI-O was found; their files want root. \
-               Others can be chosen by --cgroup"
-            .to_owned(),
+        [] => format!(
+            "no running container of docker, podman, containerd or CRI-O was found{}. Choose others by --cgroup",
+            wants_root("; only root can read their files")
+        ),
         known => format!("these run: {}", join_names(known)),
     }
 }
@@ -158,9 +167,11 @@ fn join_pods(pods: &[Pod]) -> String {
 /// Returns the hint with the pods that run.
 fn list_running_pods(known: &[Pod]) -> String {
     match known {
-        [] => "no pod was found in the files of containerd, CRI-O or docker, which want root; `kubectl get pod -o wide` \
-               says on which node a pod runs"
-            .to_owned(),
+        [] => format!(
+            "no pod was found in the files of containerd, CRI-O or docker{}. `kubectl get pod -o wide` says on which \
+             node a pod runs",
+            wants_root("; only root can read them")
+        ),
         known => format!("these run: {}", join_pods(known)),
     }
 }
