@@ -179,7 +179,7 @@ agent-kills: setup-test build fleet/.venv/dev
 # own apt when it is first run. The crates of the example are compiled as packaging/program compiles them.
 kernels: setup-test build
 	$(cargo) build $(PROFILE) --workspace --example causes
-	CARGO_PROFILE_RELEASE_LTO=false scripts/cross $(cargo) rustc $(PROFILE) --package whylat-diagnose --example causes -- \
+	scripts/cross $(cargo) rustc --profile dist --package whylat-diagnose --example causes -- \
 		-C target-feature=+crt-static
 	arm64=$$(scripts/cross packaging/program) && python3 tests/guests/run.py --arm64 "$$arm64" --output docs/kernels.md
 
