@@ -20,6 +20,9 @@ The table has the output of `whylat doctor` on Debian's kernels for virtual mach
 * A thread waits in three chains of functions: it must have three stacks, with the functions of each.
 * The kernel's own tracer (function_graph) sees functions: these must be the causes of the messages that they delayed.
 
+Kernels from 5.11 to 6.0 are not tested. Ubuntu 22.04 has 5.15, and RHEL 9 has 5.14 with backports. `whylat doctor` says
+what works there.
+
 One more guest has network adapters with timestamps. There, `make kernels` checks the timestamps of messages
 (`messages.nic`, [messages.md](messages.md)).
 
