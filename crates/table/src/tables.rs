@@ -411,10 +411,10 @@ table! {
         /// Time the thread was runnable and waited for a CPU within the call.
         runq_ns: Option<u64>, "ns", null = "blocking could not be measured (see coverage)";
         /// How long the first byte received had been ready, with no thread in a call for it. Exact to 2 µs on TCP;
-        /// bytes that came before they could be seen (an open recording, a window of a budget) have a begin in jiffies.
-        /// A send call that begins a flight meanwhile hides what came before it. After a call with `MSG_PEEK`, bytes
-        /// wait from its end on. Of datagrams it is exact, or null.
-        unread_ns: Option<u64>, "ns", null = "a send call, nothing was received, an MPTCP socket, a UNIX socket where it was not seen, or a UDP socket of a client, at its first receive call, or where it was not seen, or the probe did not see when the TCP segment came (after `shutdown()`, in a call with `MSG_WAITALL` that blocked, or where the kernel did not run it)";
+        /// bytes that came unseen (before an open recording or a window of a budget, after `shutdown()`) have a begin in
+        /// jiffies. A send call that begins a flight meanwhile hides what came before it. After a call with `MSG_PEEK`,
+        /// bytes wait from its end on. Of datagrams it is exact, or null.
+        unread_ns: Option<u64>, "ns", null = "a send call, nothing was received, an MPTCP socket, a UNIX socket where it was not seen, or a UDP socket of a client, at its first receive call, or where it was not seen, or the kernel did not run the probe when the TCP segment came";
         /// When TCP last began to transmit, of a send call that left no bytes to send: the call had begun by then.
         tcp_ns: Option<u64>, "ns", null = "a receive call, a send call that blocked (`start_ns`), bytes were left to send, no TCP socket, or a recording from before this column";
         /// Send (true) or receive (false).
