@@ -113,7 +113,7 @@ fn output_option_writes_file() {
         fs::remove_file(&answer).expect("removed");
     }
     let (code, _, stderr) = ask("run -o - -- true");
-    assert_eq!(code, Some(1));
+    assert_eq!(code, Some(2));
     assert!(
         stderr.contains("cannot write a directory to standard output\nhint: "),
         "{stderr}"
@@ -154,6 +154,38 @@ fn help_ends_with_exit_codes() {
     let codes = output.out.split("Exit codes:\n").nth(1).unwrap_or_default();
     for code in ["  0  done\n", "  2  wrong usage\n", "  3  done, but"] {
         assert!(codes.contains(code), "{}", output.out);
+    }
+}
+
+/// Options that contradict each other, and values that none takes: each error says which, and ends with code 2.
+#[test]
+fn wrong_usage_ends_with_its_exit_code() {
+    let scratch = tempfile::tempdir().expect("a directory");
+    let ask = |words: &str| finish(whylat(words).current_dir(scratch.path()));
+    ask("run --detail stats -o r -- true").assert_status(0);
+    for (words, what) in [
+        ("report r --nothing", "--nothing"),
+        ("report r --from 2s --to 1s", "no time lies between"),
+        ("report r --table calls", "--table needs --format csv"),
+        ("report r --format csv", "--format csv needs a table"),
+        ("report r --categories mine.csv", "--categories needs --tail"),
+        ("report r --format html --drops", "--format html does not go"),
+        ("report r --format perfetto --by thread", "an export does not go"),
+        ("diff r r --format html --limit 3", "the page always shows all"),
+        ("run -o - -- true", "a directory to standard output"),
+        ("run --detail stats --budget 5% -- true", "--budget limits"),
+        ("run --detail stats --follow host -- true", "--follow needs calls"),
+        ("run --keep p99 -- true", "--keep and --trigger need messages"),
+        ("record --all --budget 5%", "--budget needs processes"),
+        ("record --port 0", "--port"),
+        ("record -p 0", "not the number of a process"),
+        ("top -p 0", "not the number of a process"),
+    ] {
+        ask(words).assert_status(2).explains(what);
+    }
+    for command in ["record", "top"] {
+        let output = finish(whylat(command).args(["--comm", ""]));
+        output.assert_status(2).explains("--comm");
     }
 }
 

@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::Args;
-use clap::error::ErrorKind;
 
 use crate::config::ConfigFile;
+use crate::exit;
 use crate::out::DirectoryArgs;
 use crate::profile::Profile;
 use crate::values::{self, BudgetChoice, Detail, FollowScope, ProfileOptions};
@@ -33,8 +33,10 @@ pub(crate) struct RecordArgs {
 }
 
 impl RecordArgs {
-    /// Returns the options of a recording of `target`, with those of a profile. Options that contradict each other end
-    /// the program, as clap does.
+    /// Returns the options of a recording of `target`, with those of a profile.
+    ///
+    /// # Errors
+    /// Options that contradict each other, or a profile that cannot be read.
     pub(crate) fn options(
         self,
         target: ::record::Target,
@@ -57,21 +59,20 @@ impl RecordArgs {
         let detail = detail.unwrap_or(Detail::Waits);
         let has_messages = matches!(detail, Detail::Messages);
         if !has_messages && (keep.is_some() || trigger.is_some()) {
-            let text = "--keep and --trigger need messages, and this detail does not record them\n\
-                        hint: add --detail messages\n";
-            clap::Error::raw(ErrorKind::ArgumentConflict, text).exit();
+            return Err(exit::wrong_usage(
+                "--keep and --trigger need messages, and this detail does not record them\n\
+                 hint: add --detail messages",
+            ));
         }
         let budget = match budget {
             None | Some(BudgetChoice::None) => None,
             Some(BudgetChoice::Share(budget)) => {
-                check_budget(detail, &target);
+                check_budget(detail, &target)?;
                 Some(budget)
             }
         };
         let follow = match (follow, refuse_follow(detail, budget.is_some(), &target)) {
-            (Some(FollowScope::Host), Some(text)) => {
-                clap::Error::raw(ErrorKind::ArgumentConflict, text).exit()
-            }
+            (Some(FollowScope::Host), Some(text)) => return Err(exit::wrong_usage(text)),
             (Some(FollowScope::Host), None) => true,
             (Some(FollowScope::None), _) => false,
             // who names processes names all that are wanted
@@ -105,22 +106,21 @@ impl RecordArgs {
     }
 }
 
-/// Ends the program, as clap does, if a budget has nothing to limit: no calls or waits are recorded, or no processes
-/// are named.
-fn check_budget(detail: Detail, target: &::record::Target) {
-    let refuse = |text: &str| clap::Error::raw(ErrorKind::ArgumentConflict, text).exit();
+/// Refuses a budget that has nothing to limit: no calls or waits are recorded, or no processes are named.
+fn check_budget(detail: Detail, target: &::record::Target) -> anyhow::Result<()> {
     if !matches!(detail, Detail::Calls | Detail::Waits) {
-        refuse(
+        return Err(exit::wrong_usage(
             "--budget limits the cost of calls and waits, and this detail records neither\nhint: --detail \
-                waits, or --budget none\n",
-        );
+                waits, or --budget none",
+        ));
     }
     if matches!(target, ::record::Target::All | ::record::Target::Cgroup(_)) {
-        refuse(
+        return Err(exit::wrong_usage(
             "--budget needs processes: it is a share of their CPU time\n\
-             hint: -p, --comm or --port, or --budget none\n",
-        );
+             hint: -p, --comm or --port, or --budget none",
+        ));
     }
+    Ok(())
 }
 
 /// Returns why nobody can be followed: the recording does not show who serves a connection, or records all servers anyway.
@@ -132,19 +132,19 @@ fn refuse_follow(
     if matches!(detail, Detail::Stats) {
         return Some(
             "--follow needs calls, and this detail does not record them\n\
-             hint: add --detail waits, or --follow none\n",
+             hint: add --detail waits, or --follow none",
         );
     }
     if has_budget {
         return Some(
             "--follow and --budget exclude each other: the budget is for the target alone\n\
-             hint: --budget none, or --follow none\n",
+             hint: --budget none, or --follow none",
         );
     }
     let records_servers = matches!(target, ::record::Target::All | ::record::Target::Port(_));
     records_servers.then_some(
         "--follow needs processes: --all and --port record both ends of connections on this host anyway\n\
-         hint: -p, --comm, --cgroup, --container or --pod, or --follow none\n",
+         hint: -p, --comm, --cgroup, --container or --pod, or --follow none",
     )
 }
 

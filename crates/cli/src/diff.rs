@@ -154,7 +154,9 @@ impl Diff {
     /// Writes the page of both, with the explanation where both recorded CPU activity.
     fn page(&self, question: TailQuery, to: &Output) -> anyhow::Result<ExitCode> {
         if self.limit.is_some() {
-            bail!("the page always shows all causes\nhint: leave out --limit, or --format html");
+            return Err(exit::wrong_usage(
+                "the page always shows all causes\nhint: leave out --limit, or --format html",
+            ));
         }
         let difference = match self.knows_cpus() {
             true => Some(self.explain_difference(question)?),

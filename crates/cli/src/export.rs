@@ -26,9 +26,9 @@ impl ExportArgs {
     /// Refuses a table for a format that contains all tables.
     pub(crate) fn refuse_table(&self) -> anyhow::Result<()> {
         if self.table.is_some() {
-            bail!(
-                "--table needs --format csv: other formats contain all tables\nhint: add --format csv"
-            );
+            return Err(exit::wrong_usage(
+                "--table needs --format csv: other formats contain all tables\nhint: add --format csv",
+            ));
         }
         Ok(())
     }
@@ -73,10 +73,10 @@ impl ExportArgs {
     pub(crate) fn write_csv(&self, path: &Path, to: &Output) -> anyhow::Result<ExitCode> {
         let recording = Recording::open(path)?;
         let Some(table) = &self.table else {
-            bail!(
+            return Err(exit::wrong_usage(format!(
                 "--format csv needs a table\nhint: --table NAME; {}",
                 list_tables(&recording)
-            );
+            )));
         };
         require_table(&recording, table)?;
         let text = match to.is_terminal() {

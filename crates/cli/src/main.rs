@@ -160,7 +160,7 @@ fn main() -> ExitCode {
     progress::clear();
     result.unwrap_or_else(|error| {
         eprintln!("error: {}", out::describe(&error));
-        ExitCode::from(exit::FAILED)
+        exit::from_error(&error)
     })
 }
 

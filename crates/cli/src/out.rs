@@ -16,7 +16,7 @@ use clap::Args;
 use serde::Serialize;
 use view::TextOptions;
 
-use crate::progress;
+use crate::{exit, progress};
 
 /// Path that means standard output.
 const STDOUT: &str = "-";
@@ -105,10 +105,10 @@ impl DirectoryArgs {
     /// When it is standard output.
     pub(crate) fn path(&self) -> anyhow::Result<Option<&Path>> {
         if self.output.as_deref() == Some(Path::new(STDOUT)) {
-            bail!(
+            return Err(exit::wrong_usage(
                 "cannot write a directory to standard output\n\
-                 hint: name a directory with -o; `whylat report DIR --format json -o -` prints a report"
-            );
+                 hint: name a directory with -o; `whylat report DIR --format json -o -` prints a report",
+            ));
         }
         Ok(self.output.as_deref())
     }

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
+use clap::builder::NonEmptyStringValueParser;
 use diagnose::recording::DiagnosisOptions;
 use diagnose::report::why_unseen;
 use record::{Command, FollowCounts, Outcome, Target};
@@ -117,10 +118,10 @@ struct TargetArgs {
     #[arg(short, long, value_name = "PID", value_delimiter = ',', value_parser = args::parse_process_id)]
     pid: Vec<u32>,
     /// Processes with this command name, present and future
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
     comm: Option<String>,
     /// Connections with this local or remote port, and the local processes that own them
-    #[arg(long, value_name = "PORT")]
+    #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
     port: Option<u16>,
     /// Processes in this control group (v2) and below, present and future
     #[arg(long, value_name = "PATH")]

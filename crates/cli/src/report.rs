@@ -3,7 +3,6 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::bail;
 use clap::{Args, ValueEnum};
 use diagnose::SnapSettings;
 use diagnose::recording::DiagnosisOptions;
@@ -109,10 +108,10 @@ impl ReportArgs {
                     || self.drops.is_asked()
                     || self.requests.is_asked() =>
             {
-                bail!(
+                return Err(exit::wrong_usage(
                     "--format html does not go with --by, --messages, --message, --drops, --requests and --request\n\
-                     hint: leave these options out"
-                )
+                     hint: leave these options out",
+                ));
             }
             ReportFormat::Html => {
                 let asked = PageOptions {
@@ -129,10 +128,12 @@ impl ReportArgs {
                 self.export.refuse_table()?;
                 return self.requests.write_csv(&path, self.waits.requests()?, &to);
             }
-            ReportFormat::Perfetto | ReportFormat::Csv if part_asked => bail!(
-                "an export does not go with --by, --drops, --messages, --message, --tail and --request: it contains everything\n\
-                 hint: leave these options out"
-            ),
+            ReportFormat::Perfetto | ReportFormat::Csv if part_asked => {
+                return Err(exit::wrong_usage(
+                    "an export does not go with --by, --drops, --messages, --message, --tail and --request: it contains everything\n\
+                     hint: leave these options out",
+                ));
+            }
             ReportFormat::Perfetto => return self.export.write_perfetto(&path, judging, &to),
             ReportFormat::Csv => return self.export.write_csv(&path, &to),
         };

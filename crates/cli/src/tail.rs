@@ -111,6 +111,17 @@ impl TailArgs {
         })
     }
 
+    /// Refuses categories that nothing uses.
+    fn refuse_categories(&self) -> anyhow::Result<()> {
+        match self.explaining.categories {
+            Some(_) => Err(exit::wrong_usage(
+                "--categories needs --tail: only causes of slow messages have categories\n\
+                 hint: add --tail p99",
+            )),
+            None => Ok(()),
+        }
+    }
+
     /// Prints the causes of slow messages; `None`: the user did not ask for them. `window_ns`: only
     /// messages that began then.
     pub(crate) fn execute(
@@ -122,6 +133,7 @@ impl TailArgs {
         to: &Output,
     ) -> anyhow::Result<Option<ExitCode>> {
         if !self.is_asked() {
+            self.refuse_categories()?;
             return Ok(None);
         }
         let report = load::explain_tail(path, None, &self.tail_options(window_ns)?)?;

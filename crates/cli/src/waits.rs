@@ -3,7 +3,6 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use anyhow::bail;
 use clap::{Args, ValueEnum};
 use diagnose::requests::RequestFilter;
 use diagnose::waits::{Grouping, WaitFilter};
@@ -144,12 +143,12 @@ pub(crate) fn check_window(from: Option<u64>, to: Option<u64>) -> anyhow::Result
         && from >= to
     {
         let words = diagnose::units::duration;
-        bail!(
+        return Err(exit::wrong_usage(format!(
             "no time lies between --from {} and --to {}: both count from the start\n\
              hint: give a --to later than --from",
             words(from),
             words(to)
-        );
+        )));
     }
     Ok(())
 }

@@ -9,6 +9,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::bail;
+use clap::builder::NonEmptyStringValueParser;
 use clap::builder::PossibleValuesParser;
 use clap::{Args, ValueEnum};
 use diagnose::live::LiveReport;
@@ -76,13 +77,13 @@ enum Detail {
 #[group(multiple = false)]
 struct TargetArgs {
     /// Processes, their descendants, and processes that share a listening socket with them
-    #[arg(short, long, value_name = "PID", value_delimiter = ',')]
+    #[arg(short, long, value_name = "PID", value_delimiter = ',', value_parser = args::parse_process_id)]
     pid: Vec<u32>,
     /// Processes with this command name, present and future
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
     comm: Option<String>,
     /// Connections with this local or remote port
-    #[arg(long, value_name = "PORT")]
+    #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
     port: Option<u16>,
     /// Processes in this control group (v2) and below, present and future
     #[arg(long, value_name = "PATH")]
