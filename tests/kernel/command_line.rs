@@ -168,14 +168,32 @@ fn wrong_usage_ends_with_its_exit_code() {
         ("report r --from 2s --to 1s", "no time lies between"),
         ("report r --table calls", "--table needs --format csv"),
         ("report r --format csv", "--format csv needs a table"),
-        ("report r --categories mine.csv", "--categories needs --tail"),
-        ("report r --format html --drops", "--format html does not go"),
-        ("report r --format perfetto --by thread", "an export does not go"),
-        ("diff r r --format html --limit 3", "the page always shows all"),
+        (
+            "report r --categories mine.csv",
+            "--categories needs --tail",
+        ),
+        (
+            "report r --format html --drops",
+            "--format html does not go",
+        ),
+        (
+            "report r --format perfetto --by thread",
+            "an export does not go",
+        ),
+        (
+            "diff r r --format html --limit 3",
+            "the page always shows all",
+        ),
         ("run -o - -- true", "a directory to standard output"),
         ("run --detail stats --budget 5% -- true", "--budget limits"),
-        ("run --detail stats --follow host -- true", "--follow needs calls"),
-        ("run --keep p99 -- true", "--keep and --trigger need messages"),
+        (
+            "run --detail stats --follow host -- true",
+            "--follow needs calls",
+        ),
+        (
+            "run --keep p99 -- true",
+            "--keep and --trigger need messages",
+        ),
         ("record --all --budget 5%", "--budget needs processes"),
         ("record --port 0", "--port"),
         ("record -p 0", "not the number of a process"),

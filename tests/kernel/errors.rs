@@ -52,6 +52,16 @@ fn fault_needs_root() {
     }
 }
 
+#[test]
+fn demo_needs_calls() {
+    if root() {
+        let output = as_nobody(&open_directory(), "demo");
+        output
+            .assert_status(1)
+            .explains("holds no calls: cannot load BPF programs");
+    }
+}
+
 /// `whylat` in a directory of its own.
 fn in_scratch(arguments: &[&str]) -> (CommandOutput, TempDir) {
     let scratch = open_directory();

@@ -9,6 +9,7 @@ use clap::Args;
 use diagnose::Report;
 use diagnose::recording::DiagnosisOptions;
 use lab::LabProcess;
+use table::Recording;
 
 use crate::out::DirectoryArgs;
 use crate::scratch::ScratchDirectory;
@@ -97,6 +98,7 @@ fn record_run(output: &Path, fix: &[&str]) -> anyhow::Result<DemoRun> {
             why.trim()
         );
     }
+    load::require_calls(&Recording::open(output)?)?;
     let report = load::diagnose(output, DiagnosisOptions::default())?;
     let took_ns = client_life_ns(&report)
         .ok_or_else(|| anyhow!("the demo's connection was not recorded\nhint: whylat doctor"))?;

@@ -66,7 +66,7 @@ fn text<'v>(value: &'v DeValue<'_>) -> Result<&'v str, String> {
 /// Returns why an option refuses a value, without its name.
 fn refusal_reason(error: &clap::Error) -> String {
     if let Some(ContextValue::Strings(valid)) = error.get(ContextKind::ValidValue) {
-        return format!("one of {}", valid.join(", "));
+        return format!("none of {}", valid.join(", "));
     }
     let why = std::error::Error::source(error).map(ToString::to_string);
     why.unwrap_or_else(|| error.kind().to_string())
@@ -245,7 +245,7 @@ mod tests {
             ),
             (
                 "[profile.a]\ndetail = \"all\"\n",
-                "c.toml:2: detail: one of stats, calls",
+                "c.toml:2: detail: none of stats, calls",
             ),
             (
                 "[profile.a]\npoll_ms = 0\n",
