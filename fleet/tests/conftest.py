@@ -12,8 +12,9 @@ BEGIN = "2026-01-05T10:00"
 
 @pytest.fixture(scope="session")
 def center(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """400 hosts. The incast lies within the application with delayed ACKs."""
     out = tmp_path_factory.mktemp("fleet") / "center"
-    assert main(["simulate", str(out), "--hosts", "400", "--conns", "60", "--begin", BEGIN]) == 0
+    assert main(["simulate", str(out), "--hosts", "400", "--conns", "60", "--seed", "3", "--begin", BEGIN]) == 0
     return out
 
 

@@ -190,6 +190,7 @@ def test_as_many_are_listed_as_count(
         assert all((one["coefficient"] is None) == (connections == 1) for one in listed)
         assert {one["host"] for one in listed} == {"b" if culprit[1] == "b" else "a"}
         assert {one["peer_address"] for one in listed} == {None if culprit[1] == "b" else "10.0.0.2"}
-        assert main(["drill", str(root), *culprit, *options, "--format", "html"]) == 0
-        assert main(["drill", str(root), "conn", str(listed[0]["conn_id"]), "--from", BEGIN]) == 0
-        assert f"conn {listed[0]['conn_id']}" in capsys.readouterr().out
+        if problem == PROBLEMS[0]:
+            assert main(["drill", str(root), *culprit, *options, "--format", "html"]) == 0
+            assert main(["drill", str(root), "conn", str(listed[0]["conn_id"]), "--from", BEGIN]) == 0
+            assert f"conn {listed[0]['conn_id']}" in capsys.readouterr().out
