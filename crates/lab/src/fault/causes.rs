@@ -104,6 +104,26 @@ pub(super) const CAUSES: &[Fault] = &[
         clients::application_window,
     ),
     make_fault(
+        "path_queue",
+        "transfers fill the queue of a slow link that requests go over; its twin has none",
+        "docs/findings/path_queue.md",
+        |_| claim_client_requests("path_queue"),
+        clients::path_queue,
+    ),
+    make_fault(
+        "datagrams_unanswered",
+        "the path loses datagrams, and the client asks again after a while; the twin's loses none",
+        "docs/findings/datagrams_unanswered.md",
+        |_| {
+            Some(Claim {
+                rule: "datagrams_unanswered",
+                end: ConnectionEnd::Client,
+                of: ClaimSubject::Datagrams,
+            })
+        },
+        clients::datagrams_unanswered,
+    ),
+    make_fault(
         "path_mtu",
         "the path loses large packets, and no ICMP message comes; the twin's takes them",
         "docs/findings/path_mtu.md",

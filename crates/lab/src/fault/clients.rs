@@ -1,7 +1,8 @@
 //! Scenes of a client that waits for a path, a pool, a name server or a connection, and of the other end that makes it wait.
 
 use super::scene::{
-    ConnectionEnd, RecordedPrograms, Scene, SeededDice, Variant, make_link, path, variant_word,
+    ConnectionEnd, ProgramPair, RecordedPrograms, Scene, SeededDice, Variant, make_link, path,
+    variant_word,
 };
 use crate::DirectionConfig;
 
@@ -115,6 +116,44 @@ pub(super) fn remote_slow(variant: Variant, dice: &mut SeededDice) -> Scene {
             format!("request-reply --rounds {rounds} --pause-us {pause_us}"),
         )
     }
+}
+
+/// Plants transfers that fill the queue of a slow link, while requests go over it. The queue has room for all: nothing is lost.
+/// The twin has no transfers.
+pub(super) fn path_queue(variant: Variant, dice: &mut SeededDice) -> Scene {
+    let rtt_ms = dice.between(10, 20);
+    let rounds = dice.between(40, 60);
+    let link = DirectionConfig {
+        queue_bytes: 8 << 20,
+        ..make_link(rtt_ms, dice.between(4, 8))
+    };
+    let transfers = dice.between(1, 2);
+    let mut scene = Scene::over(
+        link,
+        "reply-server",
+        format!("request-reply --rounds {rounds} --pause-us 20000"),
+    );
+    if variant == Variant::Faulty {
+        let transfer = ProgramPair::new("sink", "stream --seconds 6");
+        scene.others = vec![transfer; transfers as usize];
+    }
+    scene
+}
+
+/// Plants a path that loses datagrams of a client, which asks again after a while.
+pub(super) fn datagrams_unanswered(variant: Variant, dice: &mut SeededDice) -> Scene {
+    let rounds = dice.between(150, 200);
+    let limit_ms = dice.between(120, 250);
+    let loss_ppm = dice.between(60_000, 90_000) as u32;
+    let mut scene = Scene::over(
+        path(dice.between(4, 12)),
+        "datagram-server",
+        format!("datagram-client --burst 1 --rounds {rounds} --limit-ms {limit_ms}"),
+    );
+    if variant == Variant::Faulty {
+        scene.forward.loss_ppm = loss_ppm;
+    }
+    scene
 }
 
 /// A name server leaves out a few answers, and glibc asks again after a second.
