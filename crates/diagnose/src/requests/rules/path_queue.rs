@@ -19,8 +19,10 @@ use crate::units::{duration, format_rate};
 /// The rule `path_queue`.
 pub struct PathQueue;
 
-/// Time beyond the path's min RTT counts as the other end's.
-const PARTS: &[RequestPart] = &[RequestPart::Remote];
+/// Time beyond the path's min RTT counts as the other end's, if that was not recorded.
+const PART_OF_OTHER_END: RequestPart = RequestPart::Remote;
+/// If it was, all of the path's time is known.
+const PART_OF_PATH: RequestPart = RequestPart::Network;
 
 /// Transfers that are named.
 const NAMED_MOST: usize = 3;
@@ -35,10 +37,11 @@ impl RequestRule for PathQueue {
     }
 
     fn check(&self, case: &ServiceCase<'_>) -> RequestVerdict {
-        if case.is_server() || case.is_claimed(RequestPart::Remote) {
+        let queue = QueueSums::new(case);
+        let is_claimed = queue.parts(case).iter().any(|part| case.is_claimed(*part));
+        if case.is_server() || is_claimed {
             return RequestVerdict::Quiet;
         }
-        let queue = QueueSums::new(case);
         match queue.harm_ns(case) {
             0 => RequestVerdict::Quiet,
             harm_ns => RequestVerdict::Fires(Box::new(finding(case, &queue, harm_ns))),
@@ -115,8 +118,22 @@ impl QueueSums {
         let excess_ns = self.mean_ns().saturating_sub(self.min_ns);
         let all = u128::from(case.requests()) * u128::from(self.queued_samples);
         let queued_ns = all * u128::from(excess_ns) / u128::from(self.samples.max(1));
-        let beyond_ns = case.part_ns(RequestPart::Remote);
+        let beyond_ns = case.part_ns(PART_OF_OTHER_END) + self.path_beyond_ns(case);
         u64::try_from(queued_ns).unwrap_or(u64::MAX).min(beyond_ns)
+    }
+
+    /// Returns the time of requests on the path that is known to be so, beyond a round trip without a queue for each, ns.
+    fn path_beyond_ns(&self, case: &ServiceCase<'_>) -> u64 {
+        let round_trips_ns = self.min_ns.saturating_mul(case.requests());
+        case.part_ns(PART_OF_PATH).saturating_sub(round_trips_ns)
+    }
+
+    /// Returns the parts of requests that hold the time in the queue.
+    fn parts(&self, case: &ServiceCase<'_>) -> Vec<RequestPart> {
+        match self.path_beyond_ns(case) > case.part_ns(PART_OF_OTHER_END) {
+            true => vec![PART_OF_OTHER_END, PART_OF_PATH],
+            false => vec![PART_OF_OTHER_END],
+        }
     }
 }
 
@@ -153,7 +170,7 @@ fn transfers_with(
 /// Makes the finding: a queue on the path delays requests.
 fn finding(case: &ServiceCase<'_>, queue: &QueueSums, harm_ns: u64) -> RequestFinding {
     RequestFinding {
-        parts: PARTS.to_vec(),
+        parts: queue.parts(case),
         harm_ns,
         involved: name_transfers(case, queue),
         remedy: Remedy::Avoidable,
