@@ -202,11 +202,15 @@ impl<'a> ServiceCase<'a> {
 
     /// Returns the time of some parts, with that of requests which waited behind others meanwhile, and that second time, ns. The
     /// queue counts where threads spent most of the time that they had requests with these parts: their share of that time is
-    /// their share of the queue.
-    pub fn harm_with_queue(&self, harm: PartHarm) -> (PartHarm, u64) {
-        let queued = self.harm(&QUEUE);
-        let served_ns = self.total_ns().saturating_sub(queued.ns);
-        let of_served = crate::units::ratio_of(harm.ns, served_ns);
+    /// their share of the queue. A thread that waits for a client makes no queue with these parts. A lack of CPU is counted
+    /// apart in the queue already; only that of requests with a thread says how much of the rest it makes.
+    pub fn harm_with_queue(&self, harm: PartHarm, parts: &[RequestPart]) -> (PartHarm, u64) {
+        let all_queued = self.harm(&QUEUE);
+        let queue = &self.digest.queue;
+        let queued = all_queued.without(queue.held_ns);
+        let served_ns = self.served_ns();
+        let own_ns = harm.ns.saturating_sub(queue.lacks_of(parts));
+        let of_served = crate::units::ratio_of(own_ns, served_ns).min(1.0);
         if !self.is_server() || of_served < SERVED_LEAST || self.is_claimed(RequestPart::Queued) {
             return (harm, 0);
         }
@@ -219,6 +223,13 @@ impl<'a> ServiceCase<'a> {
             excess_share: (harm.excess_share + queued.excess_share * of_served).min(1.0),
         };
         (all, behind_ns)
+    }
+
+    /// Returns the time in which threads had the requests, ns: without the queue, and the lack of CPU of threads that requests
+    /// waited for.
+    pub fn served_ns(&self) -> u64 {
+        let waited_ns = self.harm(&QUEUE).ns + self.digest.queue.lacks_ns();
+        self.total_ns().saturating_sub(waited_ns)
     }
 
     /// Returns how much more time of a part the slowest requests have than others, ns.

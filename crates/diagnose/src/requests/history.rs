@@ -7,7 +7,6 @@ use std::hash::BuildHasherDefault;
 
 use table::{WaitObject, Waker};
 
-use super::cpu_lack::{CpuLack, CpuLackLog};
 use super::functions::ThreadSample;
 use super::id::EndpointId;
 pub use super::id::ThreadId;
@@ -18,6 +17,7 @@ use super::tasks::TaskRuntime;
 pub use super::thread_event::{
     Release, ResponseTimes, Target, ThreadCall, ThreadEventKind, ThreadPreemption, ThreadWait,
 };
+use super::thread_gap::{ThreadGap, ThreadGapLog};
 use crate::rows::hash::CookieHasher;
 use crate::waits::StackPurpose;
 
@@ -65,7 +65,7 @@ pub struct ThreadHistory {
     long: LongWorkLog,
     /// When it gave threads the results of their jobs, lately, in the order of time.
     results_ns: VecDeque<u64>,
-    lacks: CpuLackLog,
+    gaps: ThreadGapLog,
     /// Another thread of its process ended a wait of its event loop then, the last time; 0: none did.
     helped_ns: u64,
     /// Events until then are not known any more, or were never.
@@ -199,9 +199,13 @@ impl ThreadHistory {
         let at = self.events.len() - later;
         let before = at.checked_sub(1).and_then(|at| self.events.get(at));
         let before_ns = before.map_or(0, |event| event.end_ns);
-        if let Some(lack) = CpuLack::from_event(end_ns, &kind, before_ns) {
-            self.lacks.add(lack);
-        }
+        let gaps = [
+            ThreadGap::waiting(&kind),
+            ThreadGap::without_cpu(end_ns, &kind, before_ns),
+        ];
+        gaps.into_iter()
+            .flatten()
+            .for_each(|gap| self.gaps.add(gap));
         let (served, owner) = match self.events.get(at) {
             Some(next) => (next.served, next.owner),
             None => (self.served, self.work.owner()),
@@ -232,10 +236,9 @@ impl ThreadHistory {
         self.long.wait_behind(own, time, own_ns)
     }
 
-    /// Returns intervals in which the thread could run and had no CPU, before `ns`, the latest
-    /// first.
-    pub fn lacks_before(&self, ns: u64) -> impl Iterator<Item = &CpuLack> {
-        self.lacks.before(ns)
+    /// Returns intervals in which the thread worked for no request, before `ns`, the latest first.
+    pub fn gaps_before(&self, ns: u64) -> impl Iterator<Item = &ThreadGap> {
+        self.gaps.before(ns)
     }
 
     /// Returns the request that the thread worked on before an event.
@@ -259,7 +262,7 @@ impl ThreadHistory {
         let gone = old.min(spare).max(excess);
         if let Some(last) = gone.checked_sub(1).and_then(|at| self.events.get(at)) {
             self.known_from_ns = self.known_from_ns.max(last.end_ns);
-            self.lacks.prune(self.known_from_ns);
+            self.gaps.prune(self.known_from_ns);
         }
         self.events.drain(..gone);
     }
@@ -373,7 +376,7 @@ impl History {
                 work: ThreadWork::default(),
                 long: LongWorkLog::default(),
                 results_ns: VecDeque::new(),
-                lacks: CpuLackLog::default(),
+                gaps: ThreadGapLog::default(),
                 helped_ns: 0,
                 known_from_ns: 0,
                 events: VecDeque::new(),
@@ -537,7 +540,7 @@ impl History {
             thread.long = LongWorkLog::default();
             thread.results_ns.clear();
             thread.helped_ns = 0;
-            thread.lacks = CpuLackLog::default();
+            thread.gaps = ThreadGapLog::default();
             thread.known_from_ns = 0;
         }
         self.events = 0;
@@ -554,7 +557,7 @@ impl History {
             thread.long = LongWorkLog::default();
             thread.results_ns.clear();
             thread.helped_ns = 0;
-            thread.lacks = CpuLackLog::default();
+            thread.gaps = ThreadGapLog::default();
             thread.known_from_ns = thread.known_from_ns.max(since_ns);
         }
     }

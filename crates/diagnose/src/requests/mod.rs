@@ -16,7 +16,7 @@
 //! request_table  puts them in the order of time, and keeps what follows
 //! thread_event  a wait, a call, or time that a thread was kept from running
 //! history   what threads did lately
-//! cpu_lack  when they could run and had no CPU
+//! thread_gap  when they worked for no request: no CPU, or a wait for a client
 //! file_lock waits for the lock of a file
 //! holder    what the thread that held a lock waited for
 //! holding   what a process did that others waited for; holder_times: its time
@@ -71,7 +71,6 @@ mod contrast;
 mod contrast_digest;
 pub mod contrast_report;
 mod control;
-mod cpu_lack;
 mod datagrams;
 pub(crate) mod digests;
 mod due;
@@ -106,6 +105,7 @@ mod path_sleep;
 mod pauses;
 mod pool;
 mod position;
+mod queue_times;
 mod repeats;
 pub mod report;
 mod request;
@@ -123,6 +123,7 @@ mod subjects;
 mod tally;
 mod tasks;
 mod thread_event;
+mod thread_gap;
 mod trail;
 mod turns;
 mod windows;

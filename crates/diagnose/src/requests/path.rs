@@ -16,6 +16,7 @@ use super::path_finder::HOPS_LEAST;
 pub use super::path_finder::{PathContext, PathFinder};
 use super::position::{CallEnd, NextCall, PoolPlace, Position, SleepEvidence};
 use super::service::Side;
+use super::thread_gap::GapReason;
 use super::trail::{StepSubject, Trail};
 use crate::waits::StackPurpose;
 
@@ -163,7 +164,7 @@ impl PathFinder<'_> {
         match at.later {
             Some((part, about)) => trail.add(ready_ns, part, thread, about),
             None if part.is_lack_of_cpu() => {
-                trail.add(ready_ns, part, thread, StepSubject::default());
+                trail.add_lack(ready_ns, part, thread);
             }
             None => trail.add_behind(ready_ns, thread, other),
         }
@@ -576,15 +577,30 @@ impl PathFinder<'_> {
     /// Accounts time in which the request lay unread, while its thread served `behind` other
     /// requests.
     pub fn wait_unread(&self, thread: ThreadId, begin_ns: u64, behind: u64, trail: &mut Trail) {
-        let lacks = self.history.get(thread).lacks_before(trail.at_ns());
-        let lacks = lacks.take_while(|lack| lack.end_ns > begin_ns).enumerate();
+        let gaps = self.history.get(thread).gaps_before(trail.at_ns());
+        let gaps = gaps.take_while(|gap| gap.end_ns > begin_ns).enumerate();
         let is_in_credit = |hops: usize| hops < HOPS_LEAST as usize || self.credit.take();
-        for (_, lack) in lacks.take_while(|(hops, _)| is_in_credit(*hops)) {
-            trail.add_unread(lack.end_ns, thread, behind);
-            let none = StepSubject::default();
-            trail.add(lack.begin_ns.max(begin_ns), lack.part, Some(thread), none);
+        for (_, gap) in gaps.take_while(|(hops, _)| is_in_credit(*hops)) {
+            let gap_begin_ns = gap.begin_ns.max(begin_ns);
+            match gap.reason {
+                GapReason::NoCpu(part) => {
+                    trail.add_unread(gap.end_ns, thread, behind);
+                    trail.add_lack(gap_begin_ns, part, Some(thread));
+                }
+                GapReason::Connection(client) if self.is_of_client(client) => {
+                    trail.add_unread(gap.end_ns, thread, behind);
+                    trail.add_held(gap_begin_ns, thread, (client, behind));
+                }
+                GapReason::Connection(_) => {}
+            }
         }
         trail.add_unread(begin_ns, thread, behind);
+    }
+
+    /// Returns whether a connection is one that a client opened to this process.
+    fn is_of_client(&self, endpoint: EndpointId) -> bool {
+        let end = self.endpoints.get(endpoint);
+        end.side == Side::Server && !end.is_udp && !end.is_resolver
     }
 
     /// Returns whether a thread belongs to the process at the other end, and its waits are

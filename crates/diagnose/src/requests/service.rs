@@ -16,6 +16,7 @@ use super::output_gap::OutputGapDigest;
 use super::part::{PartShares, PartTimes};
 use super::pauses::PauseDigest;
 use super::pool::PoolDigest;
+use super::queue_times::QueueTimes;
 use super::repeats::RepeatDigest;
 use super::resets::ResetDigest;
 use super::runs::RunDigest;
@@ -148,6 +149,8 @@ pub struct ServiceDigest {
     pub holders: HolderTimes,
     /// Time of the requests that asked other servers meanwhile, ns.
     pub asking_ns: u64,
+    /// Time of queues in which threads worked for no other request.
+    pub queue: QueueTimes,
     /// Run-queue delay that is part of every wake-up, ns.
     pub wakes_ns: u64,
     /// Slow and other requests, to be compared.

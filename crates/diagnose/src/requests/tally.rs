@@ -106,6 +106,7 @@ impl RequestTable {
             digest.others.add(pid, ns);
         }
         if endpoint.side == Side::Server {
+            digest.queue.add(&breakdown.queue);
             digest
                 .blockers
                 .add(&breakdown.parts, &breakdown.behind_long);

@@ -8,6 +8,7 @@ use super::long_work::LongWait;
 use super::loop_pool::LoopPoolWait;
 use super::pace::{ClientPace, PaceCounter, PaceEvidence};
 use super::part::{PartTimes, RequestPart};
+use super::queue_times::QueueTimes;
 
 /// Steps that are kept of a request: more than anyone reads. The sums have all.
 pub const STEPS_MOST: usize = 64;
@@ -157,6 +158,8 @@ pub struct Trail {
     others: OthersCount,
     /// Requests that were served while it lay unread.
     unread_behind: u64,
+    /// Time of its queue in which threads worked for no other.
+    queue: QueueTimes,
     pace: PaceCounter,
     /// Work of those that it waited for.
     holders: HolderTimes,
@@ -175,6 +178,7 @@ impl Default for Trail {
             is_cut: false,
             others: OthersCount::default(),
             unread_behind: 0,
+            queue: QueueTimes::default(),
             pace: PaceCounter::default(),
             holders: HolderTimes::default(),
             loop_pool: None,
@@ -193,6 +197,7 @@ impl Trail {
         self.is_cut = false;
         self.others.restart();
         self.unread_behind = 0;
+        self.queue = QueueTimes::default();
         self.pace = PaceCounter::default();
         self.holders = HolderTimes::default();
         self.loop_pool = None;
@@ -287,6 +292,9 @@ impl Trail {
         }
         let end_ns = std::mem::replace(&mut self.at_ns, begin_ns);
         self.parts.add(part, end_ns - begin_ns);
+        if part == RequestPart::Queued && about.endpoint.is_some() {
+            self.queue.held_ns += end_ns - begin_ns;
+        }
         // once some are not kept, a later one does not follow the last that is
         if let Some(last) = self.steps.last_mut().filter(|_| !self.is_cut)
             && last.is_like(part, thread, &about)
@@ -342,6 +350,33 @@ impl Trail {
         self.add(begin_ns, RequestPart::Queued, Some(thread), about);
     }
 
+    /// Adds a step in which the request waited for a thread that could run and had no CPU.
+    pub fn add_lack(&mut self, begin_ns: u64, part: RequestPart, thread: Option<ThreadId>) {
+        self.queue
+            .add_lack(part, self.at_ns.saturating_sub(begin_ns));
+        self.add(begin_ns, part, thread, StepSubject::default());
+    }
+
+    /// Adds a step in which the request waited for a thread that waited for bytes of another client; `behind`: it served so
+    /// many other requests.
+    pub fn add_held(
+        &mut self,
+        begin_ns: u64,
+        thread: ThreadId,
+        (endpoint, behind): (EndpointId, u64),
+    ) {
+        if begin_ns >= self.at_ns {
+            return;
+        }
+        self.unread_behind = self.unread_behind.max(behind);
+        let about = StepSubject {
+            endpoint: Some(endpoint),
+            behind,
+            ..StepSubject::default()
+        };
+        self.add(begin_ns, RequestPart::Queued, Some(thread), about);
+    }
+
     /// Returns the number of requests that the request waited behind. A loop may read all requests
     /// first, and then answer all: then the same ones are served while it lies unread, and answered
     /// after it is read. So the larger number counts.
@@ -354,6 +389,7 @@ impl Trail {
         breakdown.parts.add_all(&self.parts);
         breakdown.functions.add_all(&self.functions);
         breakdown.queue_most = breakdown.queue_most.max(self.queue_most());
+        breakdown.queue.add(&self.queue);
         let room = STEPS_MOST - breakdown.steps.len();
         breakdown.is_cut |= self.is_cut || self.steps.len() > room;
         for step in self.steps.iter().rev().take(room) {
@@ -383,6 +419,8 @@ pub struct RequestBreakdown {
     pub is_cut: bool,
     /// Most requests that it waited behind at a time.
     pub queue_most: u64,
+    /// Time of its queue in which threads worked for no other.
+    pub queue: QueueTimes,
     /// Its wait behind long requests.
     pub behind_long: LongWait,
 }

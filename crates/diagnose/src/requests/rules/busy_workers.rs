@@ -49,25 +49,42 @@ impl RequestRule for BusyWorkers {
             return RequestVerdict::Quiet;
         }
         let queued = case.harm(&QUEUE);
-        let served_ns = case.total_ns().saturating_sub(queued.ns);
+        let served_ns = case.served_ns();
         let waiting = case.harm(&WAITS);
         let is_waiting = ratio_of(waiting.ns, served_ns) >= WAITING_LEAST;
-        match queued.ns > 0 && is_waiting && !is_of_loops(case) {
+        let is_busy = is_waiting || is_held(case, &queued);
+        match queued.ns > 0 && is_busy && !is_of_loops(case) {
             true => RequestVerdict::Fires(Box::new(finding(case, &queued, served_ns))),
             false => RequestVerdict::Quiet,
         }
     }
 }
 
+/// Returns whether threads waited for other clients between their requests, for most of the time that requests waited for a
+/// thread. A wait within a request, as for a slow client, keeps at most all other connections from the thread.
+fn is_held(case: &ServiceCase<'_>, queued: &PartHarm) -> bool {
+    let held_ns = case.digest.queue.held_ns as f64;
+    let others = case.endpoints().count().saturating_sub(1);
+    let within_ns = case.harm(&WAITS).ns as f64 * others as f64;
+    held_ns >= queued.ns as f64 * WAITING_LEAST && within_ns < held_ns * WAITING_LEAST
+}
+
 /// Makes the finding: requests waited because all workers served others.
 fn finding(case: &ServiceCase<'_>, queued: &PartHarm, served_ns: u64) -> RequestFinding {
     let (why, why_ns) = largest_part(case);
-    let busy = format!(
-        "busy ({} {})",
-        reason(why),
-        percent(ratio_of(why_ns, served_ns))
-    );
-    let threads = count_threads(&serving_threads(case));
+    let is_held = is_held(case, queued);
+    let busy = match is_held {
+        true => "kept by other clients".to_owned(),
+        false => format!(
+            "busy ({} {})",
+            reason(why),
+            percent(ratio_of(why_ns, served_ns))
+        ),
+    };
+    let threads = match is_held {
+        true => count_threads(&most_threads(case, &[RequestPart::Queued])),
+        false => count_threads(&serving_threads(case)),
+    };
     let subject = match threads {
         Some(1) => format!("the only one of {} was {busy}", case.title()),
         Some(threads) => format!("the {} of {} were {busy}", count(threads), case.title()),
@@ -77,10 +94,20 @@ fn finding(case: &ServiceCase<'_>, queued: &PartHarm, served_ns: u64) -> Request
     facts.push(time_fact("queued_ns", queued.ns, "wait for a thread"));
     let label = "of the time of requests";
     facts.push(share_fact("queued_share", queued.share, label));
+    if case.digest.queue.held_ns > 0 {
+        let label = "of the wait, the thread waited for another client";
+        facts.push(time_fact("held_ns", case.digest.queue.held_ns, label));
+    }
     facts.extend(occupation_facts(case, served_ns, queued.ns));
     RequestFinding {
-        parts: vec![RequestPart::Queued, why],
-        involved: name_involved(case, why),
+        parts: match is_held {
+            true => vec![RequestPart::Queued],
+            false => vec![RequestPart::Queued, why],
+        },
+        involved: match is_held {
+            true => Vec::new(),
+            false => name_involved(case, why),
+        },
         headline: format!(
             "Too few threads: {subject}, and {} waited {} for one.",
             quantity(case.requests(), "request"),
@@ -97,7 +124,7 @@ fn finding(case: &ServiceCase<'_>, queued: &PartHarm, served_ns: u64) -> Request
             ],
         ),
         could_not_see: vec!["How many requests the server accepts at once.".to_owned()],
-        advice: make_advice(list_fixes(why)),
+        advice: make_advice(list_fixes(why, is_held)),
         gain: Some("a thread is always free"),
         confidence: direct_confidence(
             case,
@@ -107,8 +134,11 @@ fn finding(case: &ServiceCase<'_>, queued: &PartHarm, served_ns: u64) -> Request
     }
 }
 
-/// Returns the fixes; slow clients have one of their own.
-fn list_fixes(why: RequestPart) -> Vec<&'static str> {
+/// Returns the fixes; slow clients and idle ones have some of their own.
+fn list_fixes(why: RequestPart, is_held: bool) -> Vec<&'static str> {
+    if is_held {
+        return HELD_FIXES.to_vec();
+    }
     let of_clients = "Let no client keep a thread. A proxy before the server can buffer whole requests (nginx \
         `proxy_request_buffering on`, its default). Or use workers that wait for many clients at once (gunicorn \
         `-k gthread` or `-k gevent`). Limit how long a client may take.";
@@ -116,6 +146,16 @@ fn list_fixes(why: RequestPart) -> Vec<&'static str> {
     let own = is_of_clients.then_some(of_clients);
     own.into_iter().chain(FIXES).collect()
 }
+
+/// Where a thread stays with its client between requests.
+const HELD_FIXES: [&str; 3] = [
+    "Let no client keep a thread between its requests. Use workers that wait for many clients at once: an event \
+        loop, gunicorn `-k gthread`, Apache `mpm_event`.",
+    "Or start more threads, as many as clients are connected at once. In Python, `ThreadingHTTPServer` has a thread \
+        for each client, and `HTTPServer` one for all.",
+    "Or close idle connections soon: a short keep-alive time limit (Apache `KeepAliveTimeout`), or \
+        `Connection: close` in the response. Then each request pays for a new connection.",
+];
 
 const FIXES: [&str; 3] = [
     "Start more threads or workers, as many as requests come at once. Examples: gunicorn `--workers` \
@@ -151,8 +191,13 @@ fn count_threads(serving: &BTreeSet<u32>) -> Option<u64> {
 
 /// Returns the threads with most of the time in which requests kept one.
 fn serving_threads(case: &ServiceCase<'_>) -> BTreeSet<u32> {
+    most_threads(case, &WAITS)
+}
+
+/// Returns the threads with most of the time of these parts.
+fn most_threads(case: &ServiceCase<'_>, parts: &[RequestPart]) -> BTreeSet<u32> {
     let mut by_thread: BTreeMap<u32, u64> = BTreeMap::new();
-    for thread in WAITS.iter().flat_map(|part| case.threads(*part)) {
+    for thread in parts.iter().flat_map(|part| case.threads(*part)) {
         *by_thread.entry(thread.subject.tid).or_default() += thread.ns;
     }
     let most_ns = by_thread.values().sum::<u64>() as f64 * THREADS_SHARE;

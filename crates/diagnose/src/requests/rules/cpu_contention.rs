@@ -28,7 +28,7 @@ impl RequestRule for CpuContention {
     fn check(&self, case: &ServiceCase<'_>) -> RequestVerdict {
         let own = case.harm(PARTS).without(case.digest.wakes_ns);
         let quota_ns = case.part_ns(RequestPart::CpuQuota);
-        let (all, _) = case.harm_with_queue(own);
+        let (all, _) = case.harm_with_queue(own, PARTS);
         // some wait is part of every thread's life; of a group without quota, woken threads wait, too
         if all.share <= WARNING_SHARE || own.ns <= quota_ns {
             return RequestVerdict::Quiet;

@@ -75,7 +75,7 @@ pub fn judge_harm(
 
 /// Makes the finding of a cause on the host, such as a CPU quota or a disk.
 fn finding(case: &ServiceCase<'_>, own: &PartHarm, cause: HostCause) -> RequestFinding {
-    let (harm, behind_ns) = case.harm_with_queue(*own);
+    let (harm, behind_ns) = case.harm_with_queue(*own, cause.parts);
     let mut facts = duration_facts(case);
     facts.push(time_fact(cause.fact.0, own.ns, cause.fact.1));
     if behind_ns > 0 {
