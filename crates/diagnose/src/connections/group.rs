@@ -8,7 +8,7 @@ use crate::connections::case::Case;
 use crate::connections::program_time::ProgramTimes;
 use crate::connections::rules::{Rule, RuleDoubt, RuleFinding, WinBasis};
 use crate::report::finding::FactList;
-use crate::report::severity::{is_short, severity_in_program};
+use crate::report::severity::{is_short, severity_in_program, severity_of_program};
 use crate::report::{
     DataDirection, EstimatedWin, Fact, FactMerge, FactUnit, FactValue, Finding, FindingSubject,
     PROGRAM_TIME, RuleId, UndecidedFinding,
@@ -120,7 +120,10 @@ fn finding(group: &[RuleResult<RuleFinding>], times: &ProgramTimes) -> Option<Fi
         from_ns,
         until_ns,
         rule: rule.id(),
-        severity: severity_in_program(&harms, program_ns),
+        severity: match rule.is_of_program() {
+            true => severity_of_program(&harms, program_ns),
+            false => severity_in_program(&harms, program_ns),
+        },
         headline: String::new(),
         is_answer: false,
         direction: worst.outcome.direction,

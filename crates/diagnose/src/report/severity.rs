@@ -7,6 +7,8 @@
 //! * Connections that lost less: all of them together, against the time in which their program was recorded. A life of 5 ms
 //!   is no base. One turn of another thread on the CPU is half of it, and who looks for such connections finds some.
 //!
+//! * A lack of CPU: always the time of the program as well. All its connections wait for its threads at one time.
+//!
 //! Rules on requests take the time of all requests of the service ([`severity`] with one member).
 
 use serde::Serialize;
@@ -67,6 +69,12 @@ pub fn severity_in_program(members: &[(u64, u64)], program_ns: u64) -> Severity 
     let (short, long): (Vec<_>, Vec<_>) =
         members.iter().partition(|(harm_ns, _)| is_short(*harm_ns));
     severity(&long).max(severity_within(&short, program_ns))
+}
+
+/// Returns the severity of a finding with its cause in the program. All its stalls together count as a share of `program_ns`,
+/// too.
+pub fn severity_of_program(members: &[(u64, u64)], program_ns: u64) -> Severity {
+    severity_within(members, program_ns)
 }
 
 /// Returns whether a connection lost too little to be a problem alone.
@@ -140,6 +148,19 @@ mod tests {
         with_long.push((900_000_000, SECOND));
         assert_eq!(
             severity_in_program(&with_long, 10 * SECOND),
+            Severity::Critical
+        );
+    }
+
+    #[test]
+    fn lack_of_cpu_of_a_short_connection_is_weighed_against_its_program() {
+        let members = [(80_000_000, 100_000_000), (60_000_000, 100_000_000)];
+        let of_program = |program_ns| severity_of_program(&members, program_ns);
+        assert_eq!(of_program(200_000_000), Severity::Critical);
+        assert_eq!(of_program(2 * SECOND), Severity::Warning);
+        assert_eq!(of_program(5 * SECOND), Severity::Info);
+        assert_eq!(
+            severity_in_program(&members, 5 * SECOND),
             Severity::Critical
         );
     }

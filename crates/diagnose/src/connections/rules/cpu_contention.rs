@@ -30,6 +30,10 @@ impl Rule for CpuContention {
         "The application waited for a CPU that others used"
     }
 
+    fn is_of_program(&self) -> bool {
+        true
+    }
+
     fn check(&self, case: &Case) -> Verdict {
         let waited_ns = waited_ns(case);
         // Some wait is part of every thread's life.

@@ -98,6 +98,11 @@ pub trait Rule: Sync {
     fn check(&self, case: &Case) -> Verdict;
     /// Explains a finding by its worst connection: confidence, causes ruled out, fixes.
     fn explain(&self, case: &Case) -> FindingExplanation;
+    /// Returns whether the cause is in the program, which has it for all its connections at a time. Then even a long stall is
+    /// weighed against the time of the program: the life of a short connection says nothing.
+    fn is_of_program(&self) -> bool {
+        false
+    }
     /// Returns whether the connection needs words of its own: it has a finding apart from others of the rule.
     fn is_apart(&self, _case: &Case) -> bool {
         false
