@@ -17,7 +17,7 @@ use super::turns::{Exchange, MovingCall};
 const OPENED_FOR_NS: u64 = 1_000_000;
 
 /// A thread that was done with its resolver connected so soon after.
-const RESOLVED_FOR_NS: u64 = 10_000_000;
+pub const RESOLVED_FOR_NS: u64 = 10_000_000;
 
 /// Adds connecting, name look-up and the wait for the server's greeting to the first exchange of a connection that was opened
 /// for it. `greeted_ns`: when the greeting had been moved. At a server without a greeting, the first exchange begins with its

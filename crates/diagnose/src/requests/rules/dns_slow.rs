@@ -7,9 +7,10 @@ use super::shared::{
 };
 use crate::report::{Fact, FactUnit, FactValue, RuleId};
 use crate::requests::RequestPart;
+use crate::requests::accountant::RESOLVED_FOR_NS;
 use crate::requests::case::{PartHarm, ServiceCase};
 use crate::requests::digests::name_servers::{ProcessServers, ServerWaits};
-use crate::units::{count, duration, quantity, ratio_of};
+use crate::units::{count, duration, percent, quantity, ratio_of};
 
 /// The rule `dns_slow`.
 pub struct DnsSlow;
@@ -26,6 +27,9 @@ impl RequestRule for DnsSlow {
     }
 
     fn check(&self, case: &ServiceCase<'_>) -> RequestVerdict {
+        if let Some(lookups) = Lookups::find(case) {
+            return RequestVerdict::Fires(Box::new(lookup_finding(case, &lookups)));
+        }
         // where waits were not recorded, `timer_wait` says so for all rules on them
         match is_named_elsewhere(case) {
             true => RequestVerdict::Quiet,
@@ -43,6 +47,115 @@ fn is_named_elsewhere(case: &ServiceCase<'_>) -> bool {
         is_other && other.process() == case.process() && other.part_ns(RequestPart::Dns) >= dns_ns
     };
     is_resolver && case.evidence.services().iter().any(waits_as_long)
+}
+
+/// Parts of a question to a name server in which its answer had not come.
+const ASKING: [RequestPart; 3] = [RequestPart::Remote, RequestPart::Network, RequestPart::Dns];
+
+/// Connections before which other threads asked a name server: an event loop or a runtime does not wait for it itself.
+struct Lookups {
+    /// Connections that the process opened.
+    opened: u64,
+    /// Of these, such that a question ended shortly before.
+    resolved: u64,
+    /// Time of questions, and of the requests on these connections, ns.
+    whole_ns: u64,
+}
+
+impl Lookups {
+    /// Returns the connections that waited for the name server that this service is; `None`: it is none, most connections
+    /// waited for no question, or their requests have the time already.
+    fn find(case: &ServiceCase<'_>) -> Option<Self> {
+        let is_resolver = |it: &ServiceCase<'_>| it.endpoints().all(|it| it.is_resolver);
+        if case.is_server() || !is_resolver(case) {
+            return None;
+        }
+        let mut asked_ns: Vec<u64> = case.endpoints().map(|it| it.called_ns).collect();
+        asked_ns.sort_unstable();
+        let is_resolved = |connect_ns: u64| {
+            let later = asked_ns.partition_point(|ns| *ns <= connect_ns);
+            let last = later.checked_sub(1).map(|at| asked_ns[at]);
+            last.is_some_and(|ns| connect_ns - ns <= RESOLVED_FOR_NS)
+        };
+        let (mut found, mut named_ns) = (Self::without_any(case), 0);
+        for other in case.evidence.services() {
+            if other.is_server() || other.process() != case.process() || is_resolver(&other) {
+                continue;
+            }
+            let connects = other.endpoints().filter_map(|it| it.connect_ns);
+            let connects: Vec<u64> = connects.collect();
+            if !connects.is_empty() {
+                found.whole_ns += other.total_ns();
+                named_ns += other.part_ns(RequestPart::Dns);
+            }
+            found.opened += connects.len() as u64;
+            found.resolved += connects.into_iter().filter(|ns| is_resolved(*ns)).count() as u64;
+        }
+        let is_most = 2 * found.resolved > found.opened;
+        let is_named = 2 * named_ns >= case.harm(&ASKING).ns;
+        (is_most && !is_named).then_some(found)
+    }
+
+    fn without_any(case: &ServiceCase<'_>) -> Self {
+        Self {
+            opened: 0,
+            resolved: 0,
+            whole_ns: case.total_ns(),
+        }
+    }
+
+    /// Returns how many questions there were for each connection, if they are more than those for both kinds of addresses.
+    fn questions_each(&self, case: &ServiceCase<'_>) -> Option<f64> {
+        let each = ratio_of(case.requests(), self.opened);
+        (each >= SEVERAL_QUESTIONS).then_some(each)
+    }
+}
+
+/// From so many questions on for each connection, they are nearer to three than to two: A and AAAA.
+const SEVERAL_QUESTIONS: f64 = 2.5;
+
+/// Makes the finding: connections waited for the questions of other threads.
+fn lookup_finding(case: &ServiceCase<'_>, lookups: &Lookups) -> RequestFinding {
+    let harm = case.harm(&ASKING);
+    let server = case.key.address.trim_start_matches("udp:");
+    let each = lookups.questions_each(case);
+    let questions = each.map_or_else(String::new, |each| {
+        format!(" The program asked {each:.1} times for each connection.")
+    });
+    let mut facts = vec![
+        time_fact("dns_ns", harm.ns, "questions waited for DNS"),
+        number("connections_opened", lookups.opened, "connections opened"),
+        number(
+            "connections_resolved",
+            lookups.resolved,
+            "of them shortly after an answer of the name server",
+        ),
+    ];
+    facts.extend(duration_facts(case));
+    RequestFinding {
+        parts: ASKING.to_vec(),
+        whole_ns: lookups.whole_ns,
+        headline: format!(
+            "DNS delays connections of {}: {} to the name server {server} took {} of {} ({}).{questions}",
+            case.key.name,
+            quantity(case.requests(), "request"),
+            duration(harm.ns),
+            duration(lookups.whole_ns),
+            percent(ratio_of(harm.ns, lookups.whole_ns)),
+        ),
+        facts,
+        could_not_see: vec![
+            "Which names were asked for: whylat reads no payload.".to_owned(),
+            "Whether each connection waited for the question before it.".to_owned(),
+        ],
+        advice: make_advice(fixes(false, each.is_some())),
+        gain: Some("names need no question"),
+        confidence: direct_confidence(
+            case,
+            "questions to the name server, and the connections after them, were measured",
+        ),
+        ..RequestFinding::from_harm(case, &harm, Remedy::Avoidable)
+    }
 }
 
 /// Makes the finding: requests waited for name servers.
