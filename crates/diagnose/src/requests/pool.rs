@@ -1,7 +1,8 @@
 //! Threads that wait for a connection of a pool: before their request, so that it is no part of its time.
 //!
 //! A thread waited for a lock or a condition of the process while another thread's request was under way on a connection, the
-//! wait ended when that had its response, and the thread's next call is a request on that connection.
+//! wait ended when that had its response, and the thread's next call is a request on that connection. It may have waited at the
+//! same place before, and have found that another thread had taken the connection: that counts, too.
 
 use table::WaitObject;
 
@@ -13,6 +14,9 @@ use crate::waits::StackPurpose;
 /// Waits of a thread that are read before its request: between them it may wait for other locks for a short time, such
 /// as that of an interpreter.
 const WAITS_MOST: usize = 16;
+
+/// Events of a thread that are read before its wait: a bound of the work. The wait is longer if there are more.
+const LOST_MOST: usize = 256;
 
 /// A wait for a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,7 +83,7 @@ pub fn wait_before(
                 return None;
             }
             return Some(PoolWait {
-                ns: event.end_ns - wait.start_ns,
+                ns: event.end_ns - wait.start_ns + lost_ns(own, number, &wait),
                 stack: wait.stack,
                 waker: wait.waker_thread,
             });
@@ -90,6 +94,21 @@ pub fn wait_before(
         }
     }
     None
+}
+
+/// Returns how long a thread had waited at the same place since its last call before, ns: a connection was given back, and
+/// another thread took it first. So Python's queues wake a thread that finds none.
+fn lost_ns(own: &ThreadHistory, number: usize, last: &ThreadWait) -> u64 {
+    let before = (0..number).rev().take(LOST_MOST);
+    let events = before.filter_map(|at| own.event(at));
+    let waits = events.map_while(|event| match event.kind {
+        ThreadEventKind::Wait(wait) => Some(Some((wait, event.end_ns))),
+        ThreadEventKind::Preemption(_) => Some(None),
+        ThreadEventKind::Call(_) => None,
+    });
+    let waits = waits.flatten();
+    let lost = waits.filter(|(wait, _)| wait.stack.is_some() && wait.stack == last.stack);
+    lost.map(|(wait, end_ns)| end_ns - wait.start_ns).sum()
 }
 
 /// Returns whether a thread's last call before an event sent on this connection, so that it waits
