@@ -1,6 +1,6 @@
 //! Stacks as the kernel handed them over → rows of table `stacks`; at the end, of `symbols`.
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::fs::File;
 use std::ops::Range;
 use std::rc::Rc;
@@ -83,6 +83,8 @@ struct MappedFiles {
     mappings: Vec<Mapping>,
     unwinder: ProgramUnwinder,
     interpreter: Option<Interpreter>,
+    /// Addresses that were no code when the mappings were read again.
+    no_code: HashSet<u64>,
 }
 
 impl Stacks {
@@ -115,7 +117,9 @@ impl Stacks {
         let Some(program) = stack.program else {
             return self.put_kernel(stack, rows);
         };
-        let Unwound { addresses, caller } = self.unwind_stack(stack, program);
+        let Unwound {
+            addresses, caller, ..
+        } = self.unwind_stack(stack, program);
         let addresses: Vec<u64> = addresses.into_iter().skip(1).collect();
         let codes = stack.codes.clone();
         let equal = (program, addresses.clone(), codes.clone());
@@ -212,7 +216,9 @@ impl Stacks {
 
     /// Adds the frames of a program's stack, after unwinding.
     fn put_program(&mut self, stack: &SeenStack, program: ProgramKey, rows: &mut StackFrames) {
-        let Unwound { addresses, caller } = self.unwind_stack(stack, program);
+        let Unwound {
+            addresses, caller, ..
+        } = self.unwind_stack(stack, program);
         let identity = StackIdentity::from_stack(stack);
         self.push_program(identity, program, (&addresses, &stack.codes), caller, rows);
     }
@@ -316,14 +322,41 @@ impl Stacks {
             .unwrap_or(address)
     }
 
-    /// Unwinds a copied stack; without a map of the program it returns the kernel's addresses.
+    /// Unwinds a copied stack. A program may have loaded a library since its mappings were read: then it reads them again.
     fn unwind_stack(&mut self, stack: &SeenStack, program: ProgramKey) -> Unwound {
         self.map(program, stack.registers.ip);
+        let mut unwound = self.unwind_known(stack, program);
+        while let Some(beyond) = unwound.beyond
+            && self.has_new_code(program, beyond)
+        {
+            self.map(program, beyond);
+            unwound = self.unwind_known(stack, program);
+        }
+        unwound
+    }
+
+    /// Returns whether an address is code of a program that its known mappings do not have.
+    fn has_new_code(&mut self, program: ProgramKey, address: u64) -> bool {
+        let Some(mapped) = self.programs.get_mut(&program) else {
+            return false;
+        };
+        let may_be = !mapped.no_code.contains(&address)
+            && mappings::find(&mapped.mappings, address).is_none();
+        let is_code = may_be && mappings::find(&mappings::read(program.pid), address).is_some();
+        if may_be && !is_code {
+            mapped.no_code.insert(address);
+        }
+        is_code
+    }
+
+    /// Unwinds a copied stack by the mappings that are known; without any it returns the kernel's addresses.
+    fn unwind_known(&mut self, stack: &SeenStack, program: ProgramKey) -> Unwound {
         let Some(mapped) = self.programs.get_mut(&program) else {
             let addresses = stack.addresses.clone();
             return Unwound {
                 addresses,
                 caller: Caller::Unknown,
+                beyond: None,
             };
         };
         let MappedFiles {
@@ -518,5 +551,23 @@ mod tests {
         assert_eq!(number(2, start), first);
         assert_ne!(number(2, FIRST_SAMPLED.into()), first);
         assert_eq!(rows.len(), 2);
+    }
+
+    #[test]
+    fn library_that_was_loaded_later_is_code() {
+        let program = ProgramKey {
+            pid: std::process::id(),
+            started_ns: 1,
+            execs: 0,
+        };
+        let own = mappings::read as fn(u32) -> Vec<Mapping> as usize as u64;
+        let mut stacks = Stacks::default();
+        assert!(!stacks.has_new_code(program, own)); // the program is not known
+        stacks.programs.insert(program, MappedFiles::default());
+        assert!(stacks.has_new_code(program, own));
+        stacks.map(program, own);
+        assert!(!stacks.has_new_code(program, own));
+        assert!(!stacks.has_new_code(program, 8));
+        assert!(stacks.programs[&program].no_code.contains(&8));
     }
 }

@@ -33,6 +33,8 @@ pub(super) struct ProgramUnwinder {
 pub(super) struct Unwound {
     pub(super) addresses: Vec<u64>,
     pub(super) caller: Caller,
+    /// The tables name a caller that is no known code; `None`: not so.
+    pub(super) beyond: Option<u64>,
 }
 
 impl ProgramUnwinder {
@@ -72,6 +74,7 @@ impl ProgramUnwinder {
         let mut address = FrameAddress::InstructionPointer(stack.registers.ip);
         let mut addresses = vec![stack.registers.ip];
         let mut read = |at: u64| word_at(stack, at).ok_or(());
+        let mut beyond = None;
         let caller = loop {
             if addresses.len() >= MOST_FRAMES {
                 break Caller::LeftOut;
@@ -88,10 +91,18 @@ impl ProgramUnwinder {
                         None => break Caller::Unknown,
                     }
                 }
-                Ok(_) | Err(_) => break Caller::Unknown,
+                Ok(caller) => {
+                    beyond = caller;
+                    break Caller::Unknown;
+                }
+                Err(_) => break Caller::Unknown,
             }
         };
-        let unwound = Unwound { addresses, caller };
+        let unwound = Unwound {
+            addresses,
+            caller,
+            beyond,
+        };
         if caller == Caller::Unknown {
             return unwound.follow_frame_pointers(stack, frame_pointer(&registers), is_code);
         }
