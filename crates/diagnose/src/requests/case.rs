@@ -173,6 +173,11 @@ impl<'a> ServiceCase<'a> {
         self.all.get(part).saturating_sub(self.peer.get(part))
     }
 
+    /// Returns the time of a part, with what the process at the other end did, ns.
+    pub fn part_of_both_ns(&self, part: RequestPart) -> u64 {
+        self.all.get(part)
+    }
+
     /// Returns the share of a part in the time of all requests.
     pub fn part_share(&self, part: RequestPart) -> f64 {
         crate::units::ratio_of(self.part_ns(part), self.total_ns())

@@ -305,6 +305,7 @@ impl RequestTable {
     fn take_answer(&mut self, id: EndpointId, turns: &mut Turns, call: &MovingCall) {
         let is_push = self.is_push(id, turns, call);
         let mut is_unasked = is_push;
+        let before = self.join_handshake(id, turns);
         if let Some(open) = turns.tracker.open() {
             let finder = path::PathFinder {
                 history: &self.history,
@@ -333,9 +334,24 @@ impl RequestTable {
             self.free.end_use(endpoint.service, id);
         }
         turns.tracker.counts.pushes += u64::from(is_unasked);
-        if let Some(before) = turns.tracker.take_before() {
+        if let Some(before) = before {
             self.hold_exchange(id, turns, *before);
         }
+    }
+
+    /// Takes the exchange that was kept while it might go on, now that the open one has a response. A handshake becomes a part of
+    /// the open one.
+    fn join_handshake(&mut self, id: EndpointId, turns: &mut Turns) -> Option<Box<Exchange>> {
+        let before = turns.tracker.take_before()?;
+        let is_over = before.response.is_some() && !before.has_gap;
+        if is_over
+            && self.is_handshake(id, &before)
+            && let Some(open) = turns.tracker.open()
+        {
+            accountant::join_opening(open, *before);
+            return None;
+        }
+        Some(before)
     }
 
     /// Holds an exchange that is over until its connection is judged; returns it if it was a TLS

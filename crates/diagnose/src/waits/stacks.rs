@@ -36,12 +36,19 @@ const LOCK_FUNCTIONS: [(&str, LockKind); 9] = [
 /// Parts of the names of functions that wait for an answer of a resolver: of glibc and musl.
 const RESOLVER_FUNCTIONS: [&str; 4] = ["getaddrinfo", "send_dg", "res_nsend", "gethostby"];
 
-/// Parts of the names of functions in which the ends of a TLS connection agree on its keys: of OpenSSL, GnuTLS and NSS.
-const HANDSHAKE_FUNCTIONS: [&str; 4] = [
+/// Parts of the names of functions in which a connection is set up before its first request. The ends of TLS agree on keys: in
+/// OpenSSL, GnuTLS and NSS. A client of a database logs in: libpq's `PQconnectdb` and `PQconnectPoll`, MySQL's and MariaDB's
+/// `mysql_real_connect`
+/// (<https://www.postgresql.org/docs/current/libpq-connect.html>,
+/// <https://dev.mysql.com/doc/c-api/8.4/en/mysql-real-connect.html>).
+const HANDSHAKE_FUNCTIONS: [&str; 7] = [
     "SSL_do_handshake",
     "SSL_connect",
     "SSL_accept",
     "do_handshake",
+    "PQconnectdb",
+    "PQconnectPoll",
+    "mysql_real_connect",
 ];
 
 /// Functions that wait for the lock of an interpreter, as names of locks do not say: of CPython.
@@ -63,7 +70,7 @@ pub enum StackPurpose {
     Mutex,
     /// The answer of a resolver.
     Resolver,
-    /// The other end's part of a TLS handshake.
+    /// The other end's part of a TLS handshake, or of a log-in.
     Handshake,
     /// The result of a job that another thread or process does.
     Result,

@@ -33,7 +33,8 @@ impl RequestRule for ConnectionChurn {
             return doubt_verdict(case);
         }
         let opened = PoolSize::new(case);
-        let connect_ns = case.part_ns(RequestPart::Connect);
+        // a kept connection saves the other end's part of handshakes and log-ins, too
+        let connect_ns = case.part_of_both_ns(RequestPart::Connect);
         // what SYNs waited for their timers is another cause: syn_retries
         let connect_ns = connect_ns.saturating_sub(opened.retried_ns);
         match opened.spare_connections() {
@@ -239,7 +240,7 @@ fn finding(case: &ServiceCase<'_>, opened: &PoolSize, connect_ns: u64) -> Reques
         time_fact(
             "tls_handshakes_ns",
             connect_ns - tcp_ns,
-            "of this time: TLS, and the start of the first request",
+            "of this time: TLS, log-ins, and the start of the first request",
         ),
     ];
     facts.extend(slow_start.facts());

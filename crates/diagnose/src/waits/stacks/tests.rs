@@ -45,6 +45,27 @@ fn stack(frames: &[(&str, &str)]) -> WaitStack {
 }
 
 #[test]
+fn log_in_of_a_database_is_a_handshake() {
+    let purpose = |names: &[&str]| {
+        let frames: Vec<_> = names.iter().map(|name| ("libpq.so.5", *name)).collect();
+        stack(&frames).purpose()
+    };
+    let handshake = StackPurpose::Handshake;
+    assert_eq!(purpose(&["poll", "PQsocketPoll", "PQconnectdb"]), handshake);
+    assert_eq!(purpose(&["poll", "PQconnectPoll", "main"]), handshake);
+    assert_eq!(
+        purpose(&["recv", "vio_read", "mysql_real_connect"]),
+        handshake
+    );
+    let query = ["poll", "PQsocketPoll", "PQgetResult", "PQexec"];
+    assert_eq!(purpose(&query), StackPurpose::Unknown);
+    assert_eq!(
+        purpose(&["poll", "PQconnectionUsedPassword"]),
+        StackPurpose::Unknown
+    );
+}
+
+#[test]
 fn a_stack_of_the_kernel_says_what_a_thread_waits_for() {
     let purpose = |names: &[&str]| {
         let frames: Vec<_> = names.iter().map(|name| ("[kernel]", *name)).collect();
