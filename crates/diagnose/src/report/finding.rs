@@ -297,6 +297,9 @@ impl UndecidedFinding {
     }
 }
 
+/// Evidence of a client that sleeps between its requests: the first sentence of a report without a problem says so, too.
+pub(crate) const SLEPT_BETWEEN: &str = "slept_between_ns";
+
 /// Fixes of a lack of CPU, on connections and on requests.
 pub(crate) const CPU_FIXES: [&str; 3] = [
     "Find who uses the CPUs (`top`, `pidstat -u`), and move it: to another host, to other CPUs (cpuset, `taskset`), or to \

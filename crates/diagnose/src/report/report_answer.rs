@@ -1,5 +1,6 @@
 //! The answer of a report: text, page and JSON take it from here.
 
+use super::finding::SLEPT_BETWEEN;
 use super::severity::LEAST_HARM_NS;
 use super::{Finding, Receive, Report, RuleId, Severity, SlowMessages};
 use crate::imports::ImportedTrace;
@@ -25,6 +26,8 @@ pub enum ReportAnswer<'a> {
     PathLimited(&'a Finding),
     /// Nothing is wrong: the qdisc or the device of this host limited the rate.
     LocalQueue(&'a Finding),
+    /// Nothing is wrong: a client sleeps between its requests.
+    ClientPace(&'a Finding),
     /// Nothing is wrong.
     NoProblem,
 }
@@ -36,7 +39,8 @@ impl<'a> ReportAnswer<'a> {
             Self::Problem(found)
             | Self::OtherEnd(found)
             | Self::PathLimited(found)
-            | Self::LocalQueue(found) => Some(found),
+            | Self::LocalQueue(found)
+            | Self::ClientPace(found) => Some(found),
             _ => None,
         }
     }
@@ -62,6 +66,7 @@ impl Report {
             _ if let Some(queue) = self.first_of(RuleId::LocalQueue) => {
                 ReportAnswer::LocalQueue(queue)
             }
+            _ if let Some(pace) = self.find_pace() => ReportAnswer::ClientPace(pace),
             _ => ReportAnswer::NoProblem,
         }
     }
@@ -91,6 +96,12 @@ impl Report {
             let is_of_first = subject.is_some_and(|of| of.address == first.address);
             it.rule == RuleId::RemoteSlow && it.share > 0.5 && is_of_first
         })
+    }
+
+    /// Returns the finding that a client sleeps between its requests.
+    fn find_pace(&self) -> Option<&Finding> {
+        let mut findings = self.findings.iter();
+        findings.find(|it| it.evidence.0.iter().any(|fact| fact.name == SLEPT_BETWEEN))
     }
 
     /// Returns what the only connection received, if it sent nothing.

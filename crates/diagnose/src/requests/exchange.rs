@@ -10,6 +10,7 @@ use super::output_gap::OutputGap;
 use super::pace::ClientPace;
 use super::pauses::ResponsePauses;
 use super::pool::PoolWait;
+use super::sleep_gap::SleepGap;
 use super::trail::RequestBreakdown;
 
 /// A message that comes within this part of the time between two others comes at once: one of so many does by chance.
@@ -70,6 +71,8 @@ pub struct Exchange {
     pub pool: Option<PoolWait>,
     /// Of a client, its waits for the reader of its output, before it.
     pub output: Option<OutputGap>,
+    /// Of a client, its sleep before it.
+    pub sleep: Option<SleepGap>,
     /// Of a loop that asked: its connection was in use until then.
     pub release: Option<Release>,
     /// Its wait for a connection to another server.
@@ -114,6 +117,7 @@ impl Exchange {
             has_gap: false,
             pool: None,
             output: None,
+            sleep: None,
             release: None,
             loop_pool: None,
             served: 0,

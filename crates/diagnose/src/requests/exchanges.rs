@@ -9,7 +9,7 @@ use super::request::Request;
 use super::request_table::{RequestTable, Row, WAITING_LEAST};
 use super::service::Side;
 use super::turns::{Exchange, MovingCall, StreamRange, TurnChange, TurnTracker, Turns};
-use super::{accountant, arrival, output_gap, path, pool};
+use super::{accountant, arrival, output_gap, path, pool, sleep_gap};
 
 /// An end that was silent for so long had nothing to send (`TCP_RTO_MIN`; RFC 5681, 4.1).
 pub(super) const SILENT_NS: u64 = 200_000_000;
@@ -267,6 +267,7 @@ impl RequestTable {
                     let asking = (call.thread, open.begin_ns);
                     let has_response = |target| self.endpoints.has_response(target);
                     open.output = output_gap::gap_before(&self.history, asking, has_response);
+                    open.sleep = sleep_gap::sleep_before(&self.history, asking);
                 } else {
                     let asking = (self.endpoints.get(id).service, call.thread);
                     let endpoints = &self.endpoints;

@@ -41,7 +41,7 @@
 //! pool      waits for a connection, before requests; loop_pool: those of requests in an event loop
 //! pauses    pauses of a server that timers ended
 //! nesting   services with requests that contain those of others
-//! output_gap waits of a client for the reader of its output, between requests
+//! output_gap waits of a client for the reader of its output, between requests; sleep_gap: its sleeps there
 //! pace      sleeps of a client between its own sends and reads
 //! series    how its requests follow each other
 //! runs      requests in series, and what they spend on the path
@@ -118,6 +118,7 @@ mod series;
 mod service;
 mod sleep;
 mod sleep_counts;
+mod sleep_gap;
 mod stages;
 mod subjects;
 mod tally;

@@ -11,6 +11,7 @@ use super::output_gap::OutputGap;
 use super::pace::ClientPace;
 use super::pauses::ResponsePauses;
 use super::pool::PoolWait;
+use super::sleep_gap::SleepGap;
 use super::trail::RequestBreakdown;
 use super::turns::{Exchange, StreamRange};
 
@@ -37,6 +38,8 @@ pub struct Request {
     pub pool: Option<PoolWait>,
     /// Waits for the reader of its output, before it.
     pub output: Option<OutputGap>,
+    /// The sleep of its client before it.
+    pub sleep: Option<SleepGap>,
     /// Its wait for a connection to another server.
     pub loop_pool: Option<LoopPoolWait>,
     /// Requests that its thread had begun to serve.
@@ -70,6 +73,7 @@ impl Request {
             thread: exchange.request_thread,
             pool: exchange.pool,
             output: exchange.output,
+            sleep: exchange.sleep,
             loop_pool: exchange.loop_pool,
             served: exchange.served,
             again: exchange.again,

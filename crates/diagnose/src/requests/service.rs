@@ -21,6 +21,7 @@ use super::repeats::RepeatDigest;
 use super::resets::ResetDigest;
 use super::runs::RunDigest;
 use super::series::SeriesDigest;
+use super::sleep_gap::SleepGapDigest;
 use super::subjects::SubjectTable;
 use super::workers::WorkerDigest;
 pub use crate::answer::Side;
@@ -141,6 +142,8 @@ pub struct ServiceDigest {
     pub pool: PoolDigest,
     /// Waits for the reader of output, before its requests.
     pub output: OutputGapDigest,
+    /// Sleeps of a client before its requests.
+    pub sleep: SleepGapDigest,
     /// Waits of its requests for a connection of their loop to another server.
     pub loop_pools: LoopPoolDigests,
     /// Pauses that timers ended.

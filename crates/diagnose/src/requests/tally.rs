@@ -80,6 +80,10 @@ impl RequestTable {
             let stack = gap.stack.and_then(|it| self.names.distinct_stack(it));
             digest.output.add(gap, stack);
         }
+        if let Some(gap) = request.sleep {
+            let stack = gap.stack.and_then(|it| self.names.distinct_stack(it));
+            digest.sleep.add(gap, stack);
+        }
         if let Some(wait) = request.loop_pool {
             digest.loop_pools.add(wait);
         }

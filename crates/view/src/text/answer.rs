@@ -34,6 +34,7 @@ pub fn answer_sentence(report: &Report) -> String {
         ),
         ReportAnswer::PathLimited(_) => "No problem found: the path limited the rate.".to_owned(),
         ReportAnswer::LocalQueue(queue) => format!("No problem found. {}", queue.headline),
+        ReportAnswer::ClientPace(pace) => format!("{} {}", describe_calm(report), pace.headline),
         ReportAnswer::NoProblem => describe_calm(report),
     }
 }

@@ -7,15 +7,16 @@
 use super::host::longest_place;
 use super::rule::{Remedy, RequestFinding, RequestRule, RequestVerdict};
 use super::shared::{
-    LACK_OF_CPU, direct_confidence, duration_facts, has_own_scheduler, make_advice, number,
-    of_requests, of_time, rule_out, share_fact, time_fact,
+    EXPLAINS_LEAST, LACK_OF_CPU, direct_confidence, duration_facts, has_own_scheduler, make_advice,
+    number, of_requests, of_time, rule_out, share_fact, time_fact,
 };
+use crate::report::finding::SLEPT_BETWEEN;
 use crate::report::severity::held_up;
 use crate::report::{Fact, RuleDoubt, RuleId};
 use crate::requests::RequestPart;
 use crate::requests::case::{PartHarm, ServiceCase};
 use crate::requests::pace::ClientPace;
-use crate::units::{count, duration};
+use crate::units::{count, duration, percent, ratio_of};
 
 /// The rule `timer_wait`.
 pub struct TimerWait;
@@ -33,6 +34,9 @@ impl RequestRule for TimerWait {
 
     fn check(&self, case: &ServiceCase<'_>) -> RequestVerdict {
         let harm = case.harm(PARTS);
+        if sleeps_between(case, &harm) {
+            return RequestVerdict::Fires(Box::new(make_gap_finding(case, &harm)));
+        }
         if case.is_claimed(RequestPart::Timer) || harm.ns == 0 || is_of_blocking_commands(case) {
             return RequestVerdict::Quiet;
         }
@@ -157,6 +161,63 @@ fn pace_finding(case: &ServiceCase<'_>, pace: &ClientPace, rest: &PartHarm) -> R
         ..RequestFinding::from_harm(case, rest, Remedy::Avoidable)
     }
 }
+
+/// Returns whether a client sleeps between its requests, for much of its time. Timers within its requests that hold up come
+/// first.
+fn sleeps_between(case: &ServiceCase<'_>, harm: &PartHarm) -> bool {
+    let gap_ns = case.digest.sleep.ns;
+    let share = ratio_of(gap_ns, case.total_ns() + gap_ns);
+    !case.is_server() && share >= EXPLAINS_LEAST && !held_up(harm.ns, case.total_ns())
+}
+
+/// Makes the finding: a client sleeps between its requests. `harm`: its timers within them.
+fn make_gap_finding(case: &ServiceCase<'_>, harm: &PartHarm) -> RequestFinding {
+    let gap = &case.digest.sleep;
+    let whole_ns = case.total_ns() + gap.ns;
+    let share = ratio_of(gap.ns, whole_ns);
+    let stacks = case.evidence.stacks(&gap.stacks);
+    let place = stacks.first().map(|it| format!(", in {}", it.subject));
+    let label = "of the time of requests and of these sleeps";
+    let facts = vec![
+        time_fact(SLEPT_BETWEEN, gap.ns, "slept between requests"),
+        share_fact("slept_between_share", share, label),
+        number(
+            "slept_between_requests",
+            gap.requests,
+            "request(s) after a sleep",
+        ),
+        time_fact("longest_sleep_ns", gap.most_ns, "the longest sleep"),
+    ];
+    RequestFinding {
+        parts: Vec::new(),
+        headline: format!(
+            "The client paces itself: {} sleeps {} of {} ({}) between its requests{}.",
+            case.title(),
+            duration(gap.ns),
+            duration(whole_ns),
+            percent(share),
+            place.unwrap_or_default(),
+        ),
+        facts: [duration_facts(case), facts].concat(),
+        could_not_see: vec![WAITS_FOR_CLIENT.to_owned()],
+        advice: make_advice(OWN_PAUSES),
+        confidence: direct_confidence(
+            case,
+            format!(
+                "timers ended sleeps of {}, with no request under way",
+                duration(gap.ns)
+            ),
+        ),
+        ..RequestFinding::from_harm(case, harm, Remedy::Avoidable)
+    }
+}
+
+/// Fixes of sleeps between requests.
+const OWN_PAUSES: [&str; 2] = [
+    "Nothing, if this pace is meant: a program that asks at an interval. Else remove the sleep: its stack, if one is shown.",
+    "If the client sleeps after an error (`Retry-After`, a backoff): find why the server refuses (503, 429). whylat reads no \
+     payload.",
+];
 
 /// Returns how long a client slept by its own pace.
 fn pace_facts(pace: &ClientPace) -> Vec<Fact> {
