@@ -2,7 +2,8 @@
 
 use super::rule::{Remedy, RequestFinding, RequestRule, RequestVerdict};
 use super::shared::{
-    EXPLAINS_LEAST, direct_confidence, duration_facts, make_advice, number, share_fact, time_fact,
+    BUSY_LEAST, EXPLAINS_LEAST, busy_share, direct_confidence, duration_facts, make_advice, number,
+    share_fact, time_fact,
 };
 use crate::report::{Confidence, ConfidenceLevel, RuleDoubt, RuleId};
 use crate::requests::RequestPart;
@@ -13,9 +14,6 @@ use crate::units::{count, duration, percent, quantity, ratio_of};
 
 /// The rule `pool_wait`.
 pub struct PoolWait;
-
-/// A pool of connections that are in use for so much of the time is full.
-const BUSY_LEAST: f64 = 0.9;
 
 impl RequestRule for PoolWait {
     fn id(&self) -> RuleId {
@@ -279,12 +277,6 @@ fn make_excess_finding(case: &ServiceCase<'_>, excess: &UpstreamExcess<'_>) -> R
         },
         ..RequestFinding::new(case)
     }
-}
-
-/// Returns the share of their time in which the pool's connections carried a request.
-fn busy_share(case: &ServiceCase<'_>) -> f64 {
-    let busy_ns = case.total_ns();
-    ratio_of(busy_ns, busy_ns + case.digest.series.gaps_ns)
 }
 
 /// Waits were not recorded, and many threads share connections that are always in use.

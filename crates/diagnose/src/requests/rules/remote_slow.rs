@@ -2,13 +2,13 @@
 
 use super::rule::{Remedy, RequestFinding, RequestRule, RequestVerdict};
 use super::shared::{
-    EXPLAINS_LEAST, direct_confidence, duration_facts, make_advice, of_requests, of_time, rule_out,
-    share_fact, slows_slowest, time_fact,
+    BUSY_LEAST, EXPLAINS_LEAST, busy_share, direct_confidence, duration_facts, make_advice,
+    of_requests, of_time, rule_out, share_fact, slows_slowest, time_fact,
 };
 use crate::report::{RuleDoubt, RuleId};
 use crate::requests::RequestPart;
 use crate::requests::case::{PartHarm, ServiceCase};
-use crate::units::duration;
+use crate::units::{count, duration, percent};
 
 /// The rule `remote_slow`.
 pub struct RemoteSlow;
@@ -62,6 +62,7 @@ fn collect_facts(case: &ServiceCase<'_>, harm: &PartHarm) -> Vec<crate::report::
 
 /// Makes the finding: the other end or the path took the time.
 fn finding(case: &ServiceCase<'_>, harm: &PartHarm, is_slow: bool) -> RequestFinding {
+    let pool = FullPool::find(case);
     let headline = match is_slow {
         true => format!(
             "The other end makes the slowest of {} slow: {} more than usual.",
@@ -69,9 +70,10 @@ fn finding(case: &ServiceCase<'_>, harm: &PartHarm, is_slow: bool) -> RequestFin
             duration(harm.excess_ns)
         ),
         false => format!(
-            "{} wait for the other end: {}.",
+            "{} wait for the other end: {}{}.",
             of_requests(case),
-            of_time(case, harm.ns)
+            of_time(case, harm.ns),
+            pool.as_ref().map_or_else(String::new, FullPool::clause)
         ),
     };
     let path = case.digest.path_ns;
@@ -79,6 +81,8 @@ fn finding(case: &ServiceCase<'_>, harm: &PartHarm, is_slow: bool) -> RequestFin
     let unseen = path
         .is_none()
         .then_some("How much of this is the path's round trip: no sample has it.");
+    let unseen = unseen.map(str::to_owned).into_iter();
+    let unseen = unseen.chain(pool.as_ref().map(FullPool::doubt));
     RequestFinding {
         parts: PARTS.to_vec(),
         involved: name_involved(&case.key.address, &others),
@@ -93,11 +97,14 @@ fn finding(case: &ServiceCase<'_>, harm: &PartHarm, is_slow: bool) -> RequestFin
             ],
         ),
         could_not_see: ["What threads of the other end did: their waits were not recorded."]
+            .map(str::to_owned)
             .into_iter()
             .chain(unseen)
-            .map(str::to_owned)
             .collect(),
-        advice: make_advice([fix(&case.key.address, case.pids(), &others)]),
+        advice: make_advice(
+            std::iter::once(fix(&case.key.address, case.pids(), &others))
+                .chain(pool.map(|_| FullPool::FIX.to_owned())),
+        ),
         confidence: direct_confidence(
             case,
             "the wait was measured; it includes a longer queue on the path",
@@ -131,6 +138,47 @@ fn fix(address: &str, own: impl Iterator<Item = u32>, others: &[(u32, String)]) 
             other end.",
         pids.join(",")
     )
+}
+
+/// Connections of a program with tasks (an event loop, or a runtime's) that always have a request: tasks may wait in the program
+/// until one is free, and no wait of a thread shows that.
+struct FullPool {
+    connections: u64,
+    busy: f64,
+}
+
+impl FullPool {
+    /// Fix if tasks wait.
+    const FIX: &str = "If tasks of the program wait for a free connection, let its pool have more: Node.js `maxSockets`, Go \
+        `MaxConnsPerHost` and `SetMaxOpenConns`, aiohttp `limit`, httpx `max_connections`.";
+
+    /// Finds it for a client; `None`: a connection was free, or each thread has its own.
+    fn find(case: &ServiceCase<'_>) -> Option<Self> {
+        let connections = case.digest.series.connections;
+        // one request on a connection shows no time without one
+        let has_next = case.requests() >= 2 * connections;
+        let has_tasks = case.digest.series.threads < connections || case.has_task_runtime();
+        let busy = busy_share(case);
+        (connections > 1 && has_next && has_tasks && busy >= BUSY_LEAST)
+            .then_some(Self { connections, busy })
+    }
+
+    /// Returns the end of the headline.
+    fn clause(&self) -> String {
+        let busy = percent(self.busy);
+        format!(
+            ", and the {} connections had a request {busy} of the time",
+            count(self.connections)
+        )
+    }
+
+    /// Returns what the recording does not show.
+    fn doubt(&self) -> String {
+        format!(
+            "Whether tasks of the program waited for one of its {} connections: no wait of a thread shows that.",
+            count(self.connections)
+        )
+    }
 }
 
 /// Makes the undecided finding: no sample has the round trip of the path.

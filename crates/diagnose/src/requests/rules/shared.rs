@@ -13,7 +13,7 @@ use crate::report::{
 use crate::requests::RequestPart;
 use crate::requests::case::{PartHarm, ServiceCase};
 pub use crate::requests::part::LACK_OF_CPU;
-use crate::units::{duration, percent, quantity};
+use crate::units::{duration, percent, quantity, ratio_of};
 
 /// Makes a fact with this unit and label.
 pub fn make_fact(
@@ -133,6 +133,15 @@ const OF_THREADS: [RuleId; 13] = [
     RuleId::TimerWait,
     RuleId::Computes,
 ];
+
+/// A pool of connections that are in use for so much of the time is full.
+pub const BUSY_LEAST: f64 = 0.9;
+
+/// Returns the share of their time in which the connections of a service carried a request.
+pub fn busy_share(case: &ServiceCase<'_>) -> f64 {
+    let busy_ns = case.total_ns();
+    ratio_of(busy_ns, busy_ns + case.digest.series.gaps_ns)
+}
 
 /// Functions in which threads of Go wait for the next task or timer.
 const OWN_SCHEDULERS: [&str; 3] = ["runtime.netpoll", "runtime.findRunnable", "runtime.mPark"];
