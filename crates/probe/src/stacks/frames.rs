@@ -21,6 +21,10 @@ use crate::python::{self, Interpreter, PYTHON, PythonNames, PythonProcesses};
 /// Programs with mappings that are kept; the oldest is forgotten.
 const MOST_PROGRAMS: usize = 256;
 
+/// Addresses for which a program's mappings are read again in vain. Each reading takes up to milliseconds. A program with more of
+/// them has wrong tables, and loads nothing.
+const NO_CODE_MOST: usize = 64;
+
 /// Frames of the interpreter that are kept below its functions, where nothing says which of them runs these.
 const INTERPRETER_FRAMES: usize = 3;
 
@@ -83,7 +87,7 @@ struct MappedFiles {
     mappings: Vec<Mapping>,
     unwinder: ProgramUnwinder,
     interpreter: Option<Interpreter>,
-    /// Addresses that were no code when the mappings were read again.
+    /// Addresses that were no code when the mappings were read again; [`NO_CODE_MOST`] at most.
     no_code: HashSet<u64>,
 }
 
@@ -340,7 +344,8 @@ impl Stacks {
         let Some(mapped) = self.programs.get_mut(&program) else {
             return false;
         };
-        let may_be = !mapped.no_code.contains(&address)
+        let may_be = mapped.no_code.len() < NO_CODE_MOST
+            && !mapped.no_code.contains(&address)
             && mappings::find(&mapped.mappings, address).is_none();
         let is_code = may_be && mappings::find(&mappings::read(program.pid), address).is_some();
         if may_be && !is_code {
