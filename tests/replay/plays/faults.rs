@@ -59,12 +59,14 @@ fn is_cause(fault: &Fault) -> bool {
     fault.congctls.len() == 1
 }
 
-/// The processes that play: the wire has many waits, and no part in a finding.
+/// The processes that play: the wire has many waits, and no part in a finding. Nor have those that take what others transfer.
 fn processes_of_lab(outcome: &Outcome) -> LeftOut {
     let pids = ["/pid", "/machine/pid"].map(|name| number(&outcome.truth, name));
-    let pids = pids.into_iter().filter_map(|pid| u32::try_from(pid).ok());
+    let pairs = outcome.truth["roles"].as_array().into_iter().flatten();
+    let takers = pairs.skip(1).map(|pair| number(pair, "/server/pid"));
+    let pids = pids.into_iter().chain(takers);
     LeftOut {
-        processes: pids.collect(),
+        processes: pids.filter_map(|pid| u32::try_from(pid).ok()).collect(),
         ..LeftOut::nothing()
     }
 }

@@ -8,7 +8,7 @@ use crate::connections::case::Case;
 use crate::connections::program_time::ProgramTimes;
 use crate::connections::rules::{Rule, RuleDoubt, RuleFinding, WinBasis};
 use crate::report::finding::FactList;
-use crate::report::severity::{is_short, severity_in_program, severity_of_program};
+use crate::report::severity::{is_short, severity_in_program, severity_within};
 use crate::report::{
     DataDirection, EstimatedWin, Fact, FactMerge, FactUnit, FactValue, Finding, FindingSubject,
     PROGRAM_TIME, RuleId, UndecidedFinding,
@@ -105,23 +105,24 @@ fn finding(group: &[RuleResult<RuleFinding>], times: &ProgramTimes) -> Option<Fi
     let concerned_ns: u64 = group.iter().map(|member| member.outcome.concerned_ns).sum();
     let program_ns = times.sum_ns(group.iter().map(|member| member.case));
     let are_short = harms.iter().all(|(harm_ns, _)| is_short(*harm_ns));
-    let base_ns =
-        Some(program_ns).filter(|ns| are_short && harm_ns > 0 && *ns > subject.lifetime_ns);
+    let intervals = group.iter().map(|member| rule.interval(member.case));
+    let (from_ns, until_ns) = intervals.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))?;
+    let whole = WeighedTime::find(rule, are_short, (program_ns, until_ns - from_ns));
+    let base_ns = whole.as_ref().map(|it| it.ns);
+    let base_ns = base_ns.filter(|ns| harm_ns > 0 && *ns > subject.lifetime_ns);
     let share = harm_share(
         harm_ns,
         concerned_ns,
         base_ns.unwrap_or(subject.lifetime_ns),
     );
     let mut facts = merge(group.iter().map(|member| member.outcome.facts.as_slice()));
-    facts.extend(base_ns.map(program_time));
-    let times = group.iter().map(|member| rule.interval(member.case));
-    let (from_ns, until_ns) = times.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))?;
+    facts.extend(whole.filter(|_| base_ns.is_some()).map(WeighedTime::fact));
     let mut finding = Finding {
         from_ns,
         until_ns,
         rule: rule.id(),
         severity: match rule.is_of_program() {
-            true => severity_of_program(&harms, program_ns),
+            true => severity_within(&harms, base_ns.unwrap_or(subject.lifetime_ns)),
             false => severity_in_program(&harms, program_ns),
         },
         headline: String::new(),
@@ -147,14 +148,35 @@ fn finding(group: &[RuleResult<RuleFinding>], times: &ProgramTimes) -> Option<Fi
     Some(finding)
 }
 
-/// Makes the fact of the program's recorded time, against which short stalls are weighed.
-fn program_time(program_ns: u64) -> Fact {
-    Fact {
-        name: PROGRAM_TIME,
-        value: FactValue::Whole(program_ns),
-        unit: FactUnit::Ns,
-        label: "the program was recorded: each of its connections lost little",
-        merge: FactMerge::Worst,
+/// Time against which stalls of a program's connections are weighed, in place of their lives.
+struct WeighedTime {
+    ns: u64,
+    label: &'static str,
+}
+
+impl WeighedTime {
+    /// Returns it, for stalls that are all short and for causes in the program; `None`: the lives count. `program_ns`: how long the
+    /// program was recorded; `period_ns`: from the first of these connections to the end of the last.
+    fn find(rule: &dyn Rule, are_short: bool, (program_ns, period_ns): (u64, u64)) -> Option<Self> {
+        if are_short {
+            let label = "the program was recorded: each of its connections lost little";
+            let ns = program_ns;
+            return Some(Self { ns, label });
+        }
+        rule.is_of_program().then_some(Self {
+            ns: program_ns.min(period_ns),
+            label: "from the first of these connections to the end of the last",
+        })
+    }
+
+    fn fact(self) -> Fact {
+        Fact {
+            name: PROGRAM_TIME,
+            value: FactValue::Whole(self.ns),
+            unit: FactUnit::Ns,
+            label: self.label,
+            merge: FactMerge::Worst,
+        }
     }
 }
 

@@ -6,8 +6,8 @@
 //! * A connection that lost [`LEAST_HARM_NS`] or more: its own life. A program waited for it.
 //! * Connections that lost less: all of them together, against the time in which their program was recorded. A life of 5 ms
 //!   is no base. One turn of another thread on the CPU is half of it, and who looks for such connections finds some.
-//!
-//! * A lack of CPU: always the time of the program as well. All its connections wait for its threads at one time.
+//! * A lack of CPU, if a connection lost as much as that: all of them together, from the first of these connections to the end of the
+//!   last. All connections of a program wait for its threads at one time, and one after the other.
 //!
 //! Rules on requests take the time of all requests of the service ([`severity`] with one member).
 
@@ -71,19 +71,13 @@ pub fn severity_in_program(members: &[(u64, u64)], program_ns: u64) -> Severity 
     severity(&long).max(severity_within(&short, program_ns))
 }
 
-/// Returns the severity of a finding with its cause in the program. All its stalls together count as a share of `program_ns`,
-/// too.
-pub fn severity_of_program(members: &[(u64, u64)], program_ns: u64) -> Severity {
-    severity_within(members, program_ns)
-}
-
 /// Returns whether a connection lost too little to be a problem alone.
 pub fn is_short(harm_ns: u64) -> bool {
     harm_ns < LEAST_HARM_NS
 }
 
 /// Returns the severity of harm to members that is also a large share of `whole_ns`.
-fn severity_within(members: &[(u64, u64)], whole_ns: u64) -> Severity {
+pub fn severity_within(members: &[(u64, u64)], whole_ns: u64) -> Severity {
     let is_above = |share: f64| {
         let over = |&&(harm_ns, life_ns): &&(u64, u64)| harm_ns as f64 > life_ns as f64 * share;
         let above = members.iter().filter(over);
@@ -155,7 +149,7 @@ mod tests {
     #[test]
     fn lack_of_cpu_of_a_short_connection_is_weighed_against_its_program() {
         let members = [(80_000_000, 100_000_000), (60_000_000, 100_000_000)];
-        let of_program = |program_ns| severity_of_program(&members, program_ns);
+        let of_program = |program_ns| severity_within(&members, program_ns);
         assert_eq!(of_program(200_000_000), Severity::Critical);
         assert_eq!(of_program(2 * SECOND), Severity::Warning);
         assert_eq!(of_program(5 * SECOND), Severity::Info);

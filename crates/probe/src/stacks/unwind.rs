@@ -92,7 +92,7 @@ impl ProgramUnwinder {
                     }
                 }
                 Ok(caller) => {
-                    beyond = caller;
+                    beyond = caller.filter(|_| self.has_tables(address));
                     break Caller::Unknown;
                 }
                 Err(_) => break Caller::Unknown,

@@ -211,6 +211,8 @@ static __always_inline void drop_old_note(struct stage_ledger *led, const struct
 
 	if (read_note(led, &note, &number) && seq_diff(tp->copied_seq, note.end) > far_bytes)
 		led->ready_taken = number;
+	if (led->taken_ready_ns && seq_diff(tp->copied_seq, led->taken_ready_end) > far_bytes)
+		led->taken_ready_ns = 0;
 }
 
 /*

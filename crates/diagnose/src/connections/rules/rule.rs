@@ -99,7 +99,7 @@ pub trait Rule: Sync {
     /// Explains a finding by its worst connection: confidence, causes ruled out, fixes.
     fn explain(&self, case: &Case) -> FindingExplanation;
     /// Returns whether the cause is in the program, which has it for all its connections at a time. Then even a long stall is
-    /// weighed against the time of the program: the life of a short connection says nothing.
+    /// weighed against the time in which there were such connections: the life of a short one says nothing.
     fn is_of_program(&self) -> bool {
         false
     }

@@ -10,6 +10,7 @@ use super::shared::{
 use crate::report::{Fact, FactUnit, FactValue, RuleId};
 use crate::requests::RequestPart;
 use crate::requests::case::{PartHarm, QUEUE, ServiceCase};
+use crate::requests::endpoint::Endpoint;
 use crate::rows::top::KEPT;
 use crate::units::{count, percent, quantity, ratio_of};
 
@@ -64,9 +65,26 @@ impl RequestRule for BusyWorkers {
 /// thread. A wait within a request, as for a slow client, keeps at most all other connections from the thread.
 fn is_held(case: &ServiceCase<'_>, queued: &PartHarm) -> bool {
     let held_ns = case.digest.queue.held_ns as f64;
-    let others = case.endpoints().count().saturating_sub(1);
+    let others = connections_at_once(case).saturating_sub(1);
     let within_ns = case.harm(&WAITS).ns as f64 * others as f64;
     held_ns >= queued.ns as f64 * WAITING_LEAST && within_ns < held_ns * WAITING_LEAST
+}
+
+/// Returns the most connections that were open at once. One with an unknown begin or end counts all the time.
+fn connections_at_once(case: &ServiceCase<'_>) -> u64 {
+    let ends = |it: &Endpoint| {
+        let opened_ns = it.opened_ns.unwrap_or(0);
+        [(opened_ns, 1), (it.closed_ns.unwrap_or(u64::MAX), -1)]
+    };
+    let mut changes: Vec<(u64, i64)> = case.endpoints().flat_map(ends).collect();
+    changes.sort_unstable(); // an end comes before a begin of the same time
+    let open = changes.iter().scan(0, |open, (_, change)| {
+        *open += change;
+        Some(*open)
+    });
+    open.max()
+        .and_then(|most| u64::try_from(most).ok())
+        .unwrap_or(0)
 }
 
 /// Makes the finding: requests waited because all workers served others.

@@ -5,7 +5,7 @@ use super::shared::{
     direct_confidence, duration_facts, make_advice, make_fact, number, of_requests, of_time,
     rule_out, time_fact,
 };
-use crate::report::{Fact, FactUnit, FactValue, RuleId};
+use crate::report::{Confidence, ConfidenceLevel, Fact, FactUnit, FactValue, RuleId};
 use crate::requests::RequestPart;
 use crate::requests::accountant::RESOLVED_FOR_NS;
 use crate::requests::case::{PartHarm, ServiceCase};
@@ -70,7 +70,12 @@ impl Lookups {
         if case.is_server() || !is_resolver(case) {
             return None;
         }
-        let mut asked_ns: Vec<u64> = case.endpoints().map(|it| it.called_ns).collect();
+        let services = case.evidence.services();
+        let is_own = |it: &&ServiceCase<'_>| it.process() == case.process() && is_resolver(it);
+        let asked = services.iter().filter(is_own);
+        let mut asked_ns: Vec<u64> = asked
+            .flat_map(|it| it.endpoints().map(|it| it.called_ns).collect::<Vec<_>>())
+            .collect();
         asked_ns.sort_unstable();
         let is_resolved = |connect_ns: u64| {
             let later = asked_ns.partition_point(|ns| *ns <= connect_ns);
@@ -78,7 +83,7 @@ impl Lookups {
             last.is_some_and(|ns| connect_ns - ns <= RESOLVED_FOR_NS)
         };
         let (mut found, mut named_ns) = (Self::without_any(case), 0);
-        for other in case.evidence.services() {
+        for other in services {
             if other.is_server() || other.process() != case.process() || is_resolver(&other) {
                 continue;
             }
@@ -104,6 +109,12 @@ impl Lookups {
         }
     }
 
+    /// Returns the share of the questions that these connections may have waited for.
+    fn share(&self, case: &ServiceCase<'_>) -> f64 {
+        let most = self.resolved.saturating_mul(QUESTIONS_MOST);
+        ratio_of(most, case.requests()).min(1.0)
+    }
+
     /// Returns how many questions there were for each connection, if they are more than those for both kinds of addresses.
     fn questions_each(&self, case: &ServiceCase<'_>) -> Option<f64> {
         let each = ratio_of(case.requests(), self.opened);
@@ -111,19 +122,24 @@ impl Lookups {
     }
 }
 
+/// Questions of one look-up, at most: A and AAAA of a name as it is, and with each of six search domains (resolv.conf(5)).
+const QUESTIONS_MOST: u64 = 2 * (1 + 6);
+
 /// From so many questions on for each connection, they are nearer to three than to two: A and AAAA.
 const SEVERAL_QUESTIONS: f64 = 2.5;
 
 /// Makes the finding: connections waited for the questions of other threads.
 fn lookup_finding(case: &ServiceCase<'_>, lookups: &Lookups) -> RequestFinding {
-    let harm = case.harm(&ASKING);
+    let all = case.harm(&ASKING);
+    let beyond_ns = all.ns as f64 * (1.0 - lookups.share(case));
+    let harm = all.without(beyond_ns as u64);
     let server = case.key.address.trim_start_matches("udp:");
     let each = lookups.questions_each(case);
     let questions = each.map_or_else(String::new, |each| {
         format!(" The program asked {each:.1} times for each connection.")
     });
     let mut facts = vec![
-        time_fact("dns_ns", harm.ns, "questions waited for DNS"),
+        time_fact("dns_ns", harm.ns, "wait for answers of the name server"),
         number("connections_opened", lookups.opened, "connections opened"),
         number(
             "connections_resolved",
@@ -146,14 +162,15 @@ fn lookup_finding(case: &ServiceCase<'_>, lookups: &Lookups) -> RequestFinding {
         facts,
         could_not_see: vec![
             "Which names were asked for: whylat reads no payload.".to_owned(),
-            "Whether each connection waited for the question before it.".to_owned(),
+            "Whether each connection waited for the request before it.".to_owned(),
         ],
         advice: make_advice(fixes(false, each.is_some())),
-        gain: Some("names need no question"),
-        confidence: direct_confidence(
-            case,
-            "questions to the name server, and the connections after them, were measured",
-        ),
+        gain: Some("names need no request"),
+        confidence: Confidence {
+            level: ConfidenceLevel::Medium,
+            because: "requests to the name server ended shortly before connections: no wait of a thread shows more"
+                .to_owned(),
+        },
         ..RequestFinding::from_harm(case, &harm, Remedy::Avoidable)
     }
 }

@@ -149,8 +149,8 @@ struct FullPool {
 
 impl FullPool {
     /// Fix if tasks wait.
-    const FIX: &str = "If tasks of the program wait for a free connection, let its pool have more: Node.js `maxSockets`, Go \
-        `MaxConnsPerHost` and `SetMaxOpenConns`, aiohttp `limit`, httpx `max_connections`.";
+    const FIX: &str = "If tasks of the program wait for a free connection, let its pool have more. Options: Node.js \
+        `maxSockets`, Go `MaxConnsPerHost` and `SetMaxOpenConns`, aiohttp `limit`, httpx `max_connections`.";
 
     /// Finds it for a client; `None`: a connection was free, or each thread has its own.
     fn find(case: &ServiceCase<'_>) -> Option<Self> {

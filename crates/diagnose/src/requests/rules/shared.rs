@@ -13,6 +13,7 @@ use crate::report::{
 use crate::requests::RequestPart;
 use crate::requests::case::{PartHarm, ServiceCase};
 pub use crate::requests::part::LACK_OF_CPU;
+use crate::rows::top::Top;
 use crate::units::{duration, percent, quantity, ratio_of};
 
 /// Makes a fact with this unit and label.
@@ -149,6 +150,13 @@ const OWN_SCHEDULERS: [&str; 3] = ["runtime.netpoll", "runtime.findRunnable", "r
 /// Returns whether timers hold requests in a runtime that schedules its own tasks: its threads wait for all of them.
 pub fn has_own_scheduler(case: &ServiceCase<'_>) -> bool {
     case.is_mostly_in(RequestPart::Timer, &OWN_SCHEDULERS)
+}
+
+/// Returns whether the stack with the most time is one of such a runtime.
+pub fn is_of_scheduler(case: &ServiceCase<'_>, stacks: &Top) -> bool {
+    let stacks = case.evidence.stacks(stacks);
+    let longest = stacks.first();
+    longest.is_some_and(|it| OWN_SCHEDULERS.iter().any(|name| it.subject.contains(name)))
 }
 
 /// Returns whether something that has to be done makes the slowest requests slow: it is most of what they took longer, and the

@@ -7,8 +7,8 @@
 use super::host::longest_place;
 use super::rule::{Remedy, RequestFinding, RequestRule, RequestVerdict};
 use super::shared::{
-    EXPLAINS_LEAST, LACK_OF_CPU, direct_confidence, duration_facts, has_own_scheduler, make_advice,
-    number, of_requests, of_time, rule_out, share_fact, time_fact,
+    EXPLAINS_LEAST, LACK_OF_CPU, direct_confidence, duration_facts, has_own_scheduler,
+    is_of_scheduler, make_advice, number, of_requests, of_time, rule_out, share_fact, time_fact,
 };
 use crate::report::finding::SLEPT_BETWEEN;
 use crate::report::severity::held_up;
@@ -167,7 +167,8 @@ fn pace_finding(case: &ServiceCase<'_>, pace: &ClientPace, rest: &PartHarm) -> R
 fn sleeps_between(case: &ServiceCase<'_>, harm: &PartHarm) -> bool {
     let gap_ns = case.digest.sleep.ns;
     let share = ratio_of(gap_ns, case.total_ns() + gap_ns);
-    !case.is_server() && share >= EXPLAINS_LEAST && !held_up(harm.ns, case.total_ns())
+    let is_pace = share >= EXPLAINS_LEAST && !is_of_scheduler(case, &case.digest.sleep.stacks);
+    !case.is_server() && is_pace && !held_up(harm.ns, case.total_ns())
 }
 
 /// Makes the finding: a client sleeps between its requests. `harm`: its timers within them.
