@@ -243,13 +243,11 @@ impl RequestTable {
             by: before.asked_for,
         });
         let before = before.filter(|before| !is_same_thread(before));
+        let service_of = |end| self.endpoints.get(end).service;
+        let is_of_pool = |other| service_of(other) == service_of(id);
         let pool = before.zip(turns.tracker.open()).and_then(|(before, open)| {
-            pool::wait_before(
-                &self.history,
-                (call.thread, id),
-                open.begin_ns,
-                before.answered_ns,
-            )
+            let times = (open.begin_ns, before.answered_ns);
+            pool::wait_before(&self.history, (call.thread, id), times, is_of_pool)
         });
         let opening = over.and_then(|mut over| {
             over.set_next_request(call.begin_ns);

@@ -6,7 +6,9 @@
 
 use table::WaitObject;
 
-use super::history::{EVENTS_NEAR, History, ThreadEventKind, ThreadHistory, ThreadId, ThreadWait};
+use super::history::{
+    EVENTS_NEAR, History, ThreadCall, ThreadEventKind, ThreadHistory, ThreadId, ThreadWait,
+};
 use super::id::EndpointId;
 use crate::rows::top::Top;
 use crate::waits::StackPurpose;
@@ -61,12 +63,12 @@ impl PoolDigest {
 
 /// Returns how long `thread` waited for a free connection before its request of `begin_ns`. Another
 /// thread used the connection before, until its response came at `free_ns`. `None`: no wait was
-/// seen.
+/// seen. `is_of_pool`: whether a connection is one of the same service.
 pub fn wait_before(
     history: &History,
     (thread, endpoint): (ThreadId, EndpointId),
-    begin_ns: u64,
-    free_ns: u64,
+    (begin_ns, free_ns): (u64, u64),
+    is_of_pool: impl Fn(EndpointId) -> bool,
 ) -> Option<PoolWait> {
     let own = history.get(thread);
     let events = (0..own.event_count_until(begin_ns)).rev();
@@ -83,7 +85,8 @@ pub fn wait_before(
                 return None;
             }
             return Some(PoolWait {
-                ns: event.end_ns - wait.start_ns + lost_ns(own, number, &wait),
+                ns: event.end_ns - wait.start_ns
+                    + lost_ns(history, (own, number), &wait, is_of_pool),
                 stack: wait.stack,
                 waker: wait.waker_thread,
             });
@@ -97,8 +100,14 @@ pub fn wait_before(
 }
 
 /// Returns how long a thread had waited at the same place since its last call before, ns: a connection was given back, and
-/// another thread took it first. So Python's queues wake a thread that finds none.
-fn lost_ns(own: &ThreadHistory, number: usize, last: &ThreadWait) -> u64 {
+/// another thread took it first. So Python's queues wake a thread that finds none. A wait that a thread ended without a response
+/// on one of these connections was for something else, such as a job.
+fn lost_ns(
+    history: &History,
+    (own, number): (&ThreadHistory, usize),
+    last: &ThreadWait,
+    is_of_pool: impl Fn(EndpointId) -> bool,
+) -> u64 {
     let before = (0..number).rev().take(LOST_MOST);
     let events = before.filter_map(|at| own.event(at));
     let waits = events.map_while(|event| match event.kind {
@@ -107,8 +116,27 @@ fn lost_ns(own: &ThreadHistory, number: usize, last: &ThreadWait) -> u64 {
         ThreadEventKind::Call(_) => None,
     });
     let waits = waits.flatten();
-    let lost = waits.filter(|(wait, _)| wait.stack.is_some() && wait.stack == last.stack);
+    let is_release = |wait: &ThreadWait| {
+        let call = wait
+            .waker_thread
+            .and_then(|waker| last_call(history, waker, wait.woken_ns));
+        call.is_some_and(|call| !call.is_send && is_of_pool(call.endpoint))
+    };
+    let is_here = |wait: &ThreadWait| wait.stack.is_some() && wait.stack == last.stack;
+    let lost = waits.filter(|(wait, _)| is_here(wait) && is_release(wait));
     lost.map(|(wait, end_ns)| end_ns - wait.start_ns).sum()
+}
+
+/// Returns the last call of a thread before `ns`.
+fn last_call(history: &History, thread: ThreadId, ns: u64) -> Option<ThreadCall> {
+    let own = history.get(thread);
+    let before = (0..own.event_count_until(ns)).rev().take(EVENTS_NEAR);
+    before
+        .filter_map(|at| own.event(at))
+        .find_map(|event| match event.kind {
+            ThreadEventKind::Call(call) => Some(call),
+            ThreadEventKind::Wait(_) | ThreadEventKind::Preemption(_) => None,
+        })
 }
 
 /// Returns whether a thread's last call before an event sent on this connection, so that it waits
