@@ -177,6 +177,7 @@ const NOT_KEPT: &[&str] = &[
     "output_blocked",
     "packet_dropped_here",
     "path_mtu",
+    "path_queue",
     "process_pause",
     "reset_by_peer",
     "reset_by_us",

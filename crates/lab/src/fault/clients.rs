@@ -122,10 +122,10 @@ pub(super) fn remote_slow(variant: Variant, dice: &mut SeededDice) -> Scene {
 /// The twin has no transfers.
 pub(super) fn path_queue(variant: Variant, dice: &mut SeededDice) -> Scene {
     let rtt_ms = dice.between(10, 20);
-    let rounds = dice.between(40, 60);
+    let rounds = dice.between(20, 30);
     let link = DirectionConfig {
         queue_bytes: 8 << 20,
-        ..make_link(rtt_ms, dice.between(4, 8))
+        ..make_link(rtt_ms, dice.between(2, 4))
     };
     let transfers = dice.between(1, 2);
     let mut scene = Scene::over(
@@ -134,7 +134,7 @@ pub(super) fn path_queue(variant: Variant, dice: &mut SeededDice) -> Scene {
         format!("request-reply --rounds {rounds} --pause-us 20000"),
     );
     if variant == Variant::Faulty {
-        let transfer = ProgramPair::new("sink", "stream --seconds 6");
+        let transfer = ProgramPair::new("sink", "stream --seconds 4");
         scene.others = vec![transfer; transfers as usize];
     }
     scene
