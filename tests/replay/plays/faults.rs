@@ -59,14 +59,12 @@ fn is_cause(fault: &Fault) -> bool {
     fault.congctls.len() == 1
 }
 
-/// The processes that play: the wire has many waits, and no part in a finding. Nor have those that take what others transfer.
+/// The processes that play: the wire has many waits, and no part in a finding.
 fn processes_of_lab(outcome: &Outcome) -> LeftOut {
     let pids = ["/pid", "/machine/pid"].map(|name| number(&outcome.truth, name));
-    let pairs = outcome.truth["roles"].as_array().into_iter().flatten();
-    let takers = pairs.skip(1).map(|pair| number(pair, "/server/pid"));
-    let pids = pids.into_iter().chain(takers);
+    let pids = pids.into_iter().filter_map(|pid| u32::try_from(pid).ok());
     LeftOut {
-        processes: pids.filter_map(|pid| u32::try_from(pid).ok()).collect(),
+        processes: pids.collect(),
         ..LeftOut::nothing()
     }
 }
