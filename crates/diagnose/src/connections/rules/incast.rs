@@ -13,6 +13,7 @@ use crate::connections::coincidence::Coincidence;
 use crate::connections::exclusion::ExcludableCause;
 use crate::report::severity::WARNING_SHARE;
 use crate::report::{DataDirection, FactUnit, Finding, RuleId, UndecidedFinding};
+use crate::rows::addresses::host;
 use crate::units::{count, duration};
 
 /// The rule `incast`.
@@ -39,6 +40,9 @@ impl Rule for Incast {
         let Some(coincidence) = loses_together(case) else {
             return Verdict::Quiet;
         };
+        if is_of_one_address(case) {
+            return Verdict::Quiet;
+        }
         // The kernel says why: `packet_dropped_here` names it.
         let dropped_here = case.own.gathered.drops.retransmitted;
         if 2 * dropped_here > case.retransmits().unwrap_or(0).max(dropped_here) {
@@ -156,6 +160,12 @@ pub(super) fn loses_together<'a>(case: &Case<'a>) -> Option<&'a Coincidence> {
     let coincidence = case.neighbours.coincidence(case.own)?;
     let (losses, together) = coincidence.count_losses(case.own);
     (coincidence.is_proved() && together * 2 > losses).then_some(coincidence)
+}
+
+/// Returns whether both ends have the same address: what they send passes no network adapter and no switch.
+fn is_of_one_address(case: &Case) -> bool {
+    let identity = case.own.identity();
+    identity.is_some_and(|it| host(&it.local) == host(&it.remote))
 }
 
 /// Returns the mean RTT divided by the min RTT.
