@@ -164,7 +164,10 @@ fn wrong_usage_ends_with_its_exit_code() {
     let ask = |words: &str| finish(whylat(words).current_dir(scratch.path()));
     ask("run --detail stats -o r -- true").assert_status(0);
     for (words, what) in [
-        ("report r --from 2s --to 1s", "no time lies between"),
+        (
+            "report r --by thread --from 2s --to 1s",
+            "no time lies between",
+        ),
         ("report r --table calls", "--table needs --format csv"),
         ("report r --format csv", "--format csv needs a table"),
         (
