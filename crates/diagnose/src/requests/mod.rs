@@ -25,6 +25,7 @@
 //! cause     the cause of a wait on it
 //! job       who did the job that a thread waited for
 //! path_sleep  the sleep of a request in its loop, on a path
+//! path_wait  a wait on a path, and what it was for
 //! due       when a timer was due, by the time limits of waits
 //! rounds    what its loop did meanwhile
 //! sleep     when a request slept; sleep_counts: how long others of its process did; tasks: threads that share tasks
@@ -102,6 +103,7 @@ mod part;
 mod path;
 mod path_finder;
 mod path_sleep;
+mod path_wait;
 mod pauses;
 mod pool;
 mod position;
