@@ -107,7 +107,11 @@ fn finding(group: &[RuleResult<RuleFinding>], times: &ProgramTimes) -> Option<Fi
     let are_short = harms.iter().all(|(harm_ns, _)| is_short(*harm_ns));
     let intervals = group.iter().map(|member| rule.interval(member.case));
     let (from_ns, until_ns) = intervals.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))?;
-    let whole = WeighedTime::find(rule, are_short, (program_ns, until_ns - from_ns));
+    let whole = WeighedTime::find(
+        rule,
+        are_short,
+        (program_ns, until_ns.saturating_sub(from_ns)),
+    );
     let base_ns = whole.as_ref().map(|it| it.ns);
     let base_ns = base_ns.filter(|ns| harm_ns > 0 && *ns > subject.lifetime_ns);
     let share = harm_share(
@@ -338,6 +342,7 @@ fn estimate_win(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::connections::rules::RULES;
     use crate::report::FactUnit;
 
     fn fact(name: &'static str, value: u64, merge: FactMerge) -> Fact {
@@ -348,6 +353,19 @@ mod tests {
             label: "",
             merge,
         }
+    }
+
+    #[test]
+    fn lack_of_cpu_is_weighed_by_the_period_of_its_connections() {
+        let find = |id: RuleId, are_short| {
+            let rule = RULES.iter().find(|rule| rule.id() == id).expect("a rule");
+            let whole = WeighedTime::find(*rule, are_short, (9_000, 2_000));
+            whole.map(|it| it.ns)
+        };
+        assert_eq!(find(RuleId::CpuContention, false), Some(2_000));
+        assert_eq!(find(RuleId::CpuContention, true), Some(9_000));
+        assert_eq!(find(RuleId::Incast, false), None);
+        assert_eq!(find(RuleId::Incast, true), Some(9_000));
     }
 
     #[test]

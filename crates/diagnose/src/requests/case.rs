@@ -214,7 +214,7 @@ impl<'a> ServiceCase<'a> {
         let queue = &self.digest.queue;
         let queued = all_queued.without(queue.held_ns);
         let served_ns = self.served_ns();
-        let own_ns = harm.ns.saturating_sub(queue.lacks_of(parts));
+        let own_ns = harm.ns.saturating_sub(queue.without_cpu_of(parts));
         let of_served = crate::units::ratio_of(own_ns, served_ns).min(1.0);
         if !self.is_server() || of_served < SERVED_LEAST || self.is_claimed(RequestPart::Queued) {
             return (harm, 0);
@@ -233,7 +233,7 @@ impl<'a> ServiceCase<'a> {
     /// Returns the time in which threads had the requests, ns: without the queue, and the lack of CPU of threads that requests
     /// waited for.
     pub fn served_ns(&self) -> u64 {
-        let waited_ns = self.harm(&QUEUE).ns + self.digest.queue.lacks_ns();
+        let waited_ns = self.harm(&QUEUE).ns + self.digest.queue.without_cpu_ns();
         self.total_ns().saturating_sub(waited_ns)
     }
 

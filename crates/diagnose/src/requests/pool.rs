@@ -117,9 +117,8 @@ fn lost_ns(
     });
     let waits = waits.flatten();
     let is_release = |wait: &ThreadWait| {
-        let call = wait
-            .waker_thread
-            .and_then(|waker| last_call(history, waker, wait.woken_ns));
+        let waker = wait.waker_thread.map(|waker| history.get(waker));
+        let call = waker.and_then(|waker| last_call(waker, waker.event_count_until(wait.woken_ns)));
         call.is_some_and(|call| !call.is_send && is_of_pool(call.endpoint))
     };
     let is_here = |wait: &ThreadWait| wait.stack.is_some() && wait.stack == last.stack;
@@ -127,10 +126,9 @@ fn lost_ns(
     lost.map(|(wait, end_ns)| end_ns - wait.start_ns).sum()
 }
 
-/// Returns the last call of a thread before `ns`.
-fn last_call(history: &History, thread: ThreadId, ns: u64) -> Option<ThreadCall> {
-    let own = history.get(thread);
-    let before = (0..own.event_count_until(ns)).rev().take(EVENTS_NEAR);
+/// Returns the last call of a thread before its event of this number.
+fn last_call(own: &ThreadHistory, number: usize) -> Option<ThreadCall> {
+    let before = (0..number).rev().take(EVENTS_NEAR);
     before
         .filter_map(|at| own.event(at))
         .find_map(|event| match event.kind {
@@ -142,15 +140,7 @@ fn last_call(history: &History, thread: ThreadId, ns: u64) -> Option<ThreadCall>
 /// Returns whether a thread's last call before an event sent on this connection, so that it waits
 /// for a shared response.
 fn has_asked(own: &ThreadHistory, number: usize, endpoint: EndpointId) -> bool {
-    let before = (0..number).rev().take(EVENTS_NEAR);
-    let mut calls = before
-        .filter_map(|at| own.event(at))
-        .filter_map(|event| match event.kind {
-            ThreadEventKind::Call(call) => Some(call),
-            ThreadEventKind::Wait(_) | ThreadEventKind::Preemption(_) => None,
-        });
-    let last = calls.next();
-    last.is_some_and(|call| call.is_send && call.endpoint == endpoint)
+    last_call(own, number).is_some_and(|call| call.is_send && call.endpoint == endpoint)
 }
 
 /// Returns whether a thread of the same process ended a wait for a futex or for descriptors.

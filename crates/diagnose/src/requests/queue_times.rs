@@ -30,12 +30,12 @@ impl QueueTimes {
     }
 
     /// Returns the lack of CPU of threads that requests waited for, ns.
-    pub fn lacks_ns(&self) -> u64 {
+    pub fn without_cpu_ns(&self) -> u64 {
         self.no_cpu_ns + self.quota_ns
     }
 
     /// Returns how much of that is of these parts, ns.
-    pub fn lacks_of(&self, parts: &[RequestPart]) -> u64 {
+    pub fn without_cpu_of(&self, parts: &[RequestPart]) -> u64 {
         let quota = parts.contains(&RequestPart::CpuQuota);
         let others = [RequestPart::RunQueue, RequestPart::Preempted];
         let other = others.iter().any(|part| parts.contains(part));

@@ -21,8 +21,8 @@ use crate::python::{self, Interpreter, PYTHON, PythonNames, PythonProcesses};
 /// Programs with mappings that are kept; the oldest is forgotten.
 const MOST_PROGRAMS: usize = 256;
 
-/// Addresses for which a program's mappings are read again in vain. Each reading takes up to milliseconds. A program with more of
-/// them has wrong tables, and loads nothing.
+/// Addresses for which a program's mappings are read again in vain: each reading takes up to milliseconds. After them its stacks
+/// end at callers that are no known code.
 const NO_CODE_MOST: usize = 64;
 
 /// Frames of the interpreter that are kept below its functions, where nothing says which of them runs these.

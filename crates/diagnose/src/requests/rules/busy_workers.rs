@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::rule::{Remedy, RequestFinding, RequestRule, RequestVerdict};
 use super::shared::{
-    LACK_OF_CPU, direct_confidence, duration_facts, make_advice, of_time, rule_out, share_fact,
-    time_fact,
+    LACK_OF_CPU, direct_confidence, duration_facts, make_advice, most_at_once, of_time, rule_out,
+    share_fact, time_fact,
 };
 use crate::report::{Fact, FactUnit, FactValue, RuleId};
 use crate::requests::RequestPart;
@@ -72,19 +72,8 @@ fn is_held(case: &ServiceCase<'_>, queued: &PartHarm) -> bool {
 
 /// Returns the most connections that were open at once. One with an unknown begin or end counts all the time.
 fn connections_at_once(case: &ServiceCase<'_>) -> u64 {
-    let ends = |it: &Endpoint| {
-        let opened_ns = it.opened_ns.unwrap_or(0);
-        [(opened_ns, 1), (it.closed_ns.unwrap_or(u64::MAX), -1)]
-    };
-    let mut changes: Vec<(u64, i64)> = case.endpoints().flat_map(ends).collect();
-    changes.sort_unstable(); // an end comes before a begin of the same time
-    let open = changes.iter().scan(0, |open, (_, change)| {
-        *open += change;
-        Some(*open)
-    });
-    open.max()
-        .and_then(|most| u64::try_from(most).ok())
-        .unwrap_or(0)
+    let life = |it: &Endpoint| (it.opened_ns.unwrap_or(0), it.closed_ns.unwrap_or(u64::MAX));
+    most_at_once(case.endpoints().map(life))
 }
 
 /// Makes the finding: requests waited because all workers served others.

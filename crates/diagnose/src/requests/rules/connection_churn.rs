@@ -2,7 +2,8 @@
 
 use super::rule::{Remedy, RequestFinding, RequestRule, RequestVerdict};
 use super::shared::{
-    direct_confidence, duration_facts, make_advice, number, of_time, rule_out, time_fact,
+    direct_confidence, duration_facts, make_advice, most_at_once, number, of_time, rule_out,
+    time_fact,
 };
 use crate::kernel::TCP_RTO_MIN_NS;
 use crate::report::severity::held_up;
@@ -69,7 +70,7 @@ impl PoolSize {
             retried_ns: 0,
             last_uses_ns: Vec::new(),
         };
-        let mut changes: Vec<(u64, i64)> = Vec::new();
+        let mut uses = Vec::new();
         for endpoint in case.endpoints() {
             if let Some(connect_ns) = endpoint.connect_ns {
                 opened.connections += 1;
@@ -79,20 +80,12 @@ impl PoolSize {
                     true => opened.retried_ns += handshake_ns,
                     false => opened.tcp_ns += handshake_ns,
                 }
-                changes.push((connect_ns, 1));
-                changes.push((end_of_use_ns(endpoint, opened_ns), -1));
+                uses.push((connect_ns, end_of_use_ns(endpoint, opened_ns)));
             }
         }
-        // an end before a begin at the same time
-        changes.sort_unstable();
-        let mut open = 0;
-        for (ns, change) in changes {
-            if change < 0 {
-                opened.last_uses_ns.push(ns);
-            }
-            open += change;
-            opened.most = opened.most.max(u64::try_from(open).unwrap_or(0));
-        }
+        opened.last_uses_ns = uses.iter().map(|(_, end_ns)| *end_ns).collect();
+        opened.last_uses_ns.sort_unstable();
+        opened.most = most_at_once(uses.into_iter());
         opened
     }
 

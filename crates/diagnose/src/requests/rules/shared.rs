@@ -135,6 +135,19 @@ const OF_THREADS: [RuleId; 13] = [
     RuleId::Computes,
 ];
 
+/// Returns how many intervals there are at once, at most: each from its begin to its end, ns.
+pub fn most_at_once(intervals: impl Iterator<Item = (u64, u64)>) -> u64 {
+    let ends = intervals.flat_map(|(begin_ns, end_ns)| [(begin_ns, 1), (end_ns, -1)]);
+    let mut changes: Vec<(u64, i64)> = ends.collect();
+    changes.sort_unstable(); // an end comes before a begin of the same time
+    let open = changes.iter().scan(0, |open, (_, change)| {
+        *open += change;
+        Some(*open)
+    });
+    open.max()
+        .map_or(0, |most| u64::try_from(most).unwrap_or(0))
+}
+
 /// A pool of connections that are in use for so much of the time is full.
 pub const BUSY_LEAST: f64 = 0.9;
 
