@@ -6,7 +6,7 @@ use std::process::Command;
 
 use serde_json::Value;
 use table::WaitObject;
-use table::tables::Wait;
+use table::tables::{StackFrame, Wait};
 use tempfile::TempDir;
 
 use testbed::report::{Report, number, text};
@@ -222,6 +222,42 @@ fn stack_on_last_page_is_complete() {
         let count = number(group, "/count");
         assert!(is_known(count), "{naps}: {count} of {ROUNDS}");
     }
+}
+
+/// The recorder stands still from before the programs begin until after they have ended: another program, and a child that
+/// runs the code of its parent.
+#[test]
+fn stacks_of_ended_programs_have_names() {
+    if !root() {
+        return;
+    }
+    const SCRIPT: &str = "mkfifo pipe; kill -STOP $PPID; (read -r line < pipe) & ./stacks 101 0; echo line > pipe; wait; \
+                          kill -CONT $PPID";
+    let scratch = tempfile::tempdir().expect("a directory");
+    compile(&scratch, &["-O2", "-g", "-fomit-frame-pointer"]);
+    let mut run = Command::new(program());
+    run.args(["run", "--as-root", "--detail", "waits", "--output"]);
+    run.arg(scratch.path().join("r.whylat"));
+    run.current_dir(scratch.path()).args(["--", "dash", "-c"]);
+    let output = finish(run.arg(SCRIPT));
+    output.assert_status(0);
+    let report = Report::from_scratch(scratch);
+    report.assert_whole();
+    let groups = read_groups(&report);
+    let reads = find(
+        &groups,
+        &["inner_reads", "middle_reads", "outer_reads", "deep", "main"],
+    );
+    assert_eq!(text(&reads["stack"], "caller"), "none", "{reads:#?}");
+    let count = number(reads, "/count");
+    assert!(is_known(count), "{count} of {ROUNDS} waits: {groups:#?}");
+    let frames: Vec<StackFrame> = report.rows();
+    let of_shell = |frame: &&StackFrame| {
+        let object = frame.object.as_deref();
+        object.is_some_and(|object| object.ends_with("/dash"))
+    };
+    let shells: HashSet<_> = frames.iter().filter(of_shell).map(|it| it.pid).collect();
+    assert!(shells.len() > 1, "{frames:#?}");
 }
 
 /// Functions of a stripped program have no names; the report says where they are.

@@ -48,24 +48,24 @@ fn requests(report: &Value, name: &str, role: &str, address: &str) -> u64 {
         .sum()
 }
 
-/// Each request that was answered is found at the client, and at the server if that has no other clients.
+/// Each request that was answered is found at the client, and at the server if that has no other clients. A log-in may be a
+/// request of its own: nothing shows one whose answer the thread found at once.
 fn check(server: &str) -> (Report, Value, Value) {
     let (report, truth, found) = recorded(server);
     let address = format!("unix:{}", truth["path"].as_str().expect("a path"));
     let answered = number(&truth["requests"]);
     assert!(answered > 0);
     let client = truth["client"].as_str().expect("a name");
-    assert_eq!(
-        requests(&found, client, "client", &address),
-        answered,
-        "{found:#}"
+    let log_ins = truth["log_ins"].as_u64().unwrap_or(0);
+    let sent = requests(&found, client, "client", &address);
+    assert!(
+        (answered..=answered + log_ins).contains(&sent),
+        "{sent} of {answered}: {}",
+        found["services"]
     );
     if let Some(server) = truth["server"].as_str() {
-        assert_eq!(
-            requests(&found, server, "server", &address),
-            answered,
-            "{found:#}"
-        );
+        let served = requests(&found, server, "server", &address);
+        assert_eq!(served, answered, "{}", found["services"]);
     }
     for row in found["requests"].as_array().expect("requests") {
         let parts = row["parts"].as_object().expect("parts");

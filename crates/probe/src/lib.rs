@@ -24,6 +24,7 @@ pub mod netns;
 pub mod nic;
 mod on_cpu_samples;
 mod perf_event;
+mod perf_ring;
 mod preemptions;
 pub mod privileges;
 pub mod processes;

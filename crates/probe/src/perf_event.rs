@@ -6,7 +6,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 /// `PERF_TYPE_SOFTWARE`.
 pub(crate) const SOFTWARE: u32 = 1;
 
-/// The beginning of `struct perf_event_attr` (include/uapi/linux/perf_event.h): PERF_ATTR_SIZE_VER0.
+/// The beginning of `struct perf_event_attr` (include/uapi/linux/perf_event.h): PERF_ATTR_SIZE_VER3.
 #[repr(C)]
 #[derive(Default)]
 pub(crate) struct Attr {
@@ -20,6 +20,12 @@ pub(crate) struct Attr {
     pub(crate) wakeup_events: u32,
     pub(crate) bp_type: u32,
     pub(crate) config1: u64,
+    pub(crate) config2: u64,
+    pub(crate) branch_sample_type: u64,
+    pub(crate) sample_regs_user: u64,
+    pub(crate) sample_stack_user: u32,
+    /// Of the times in records, if `flags` say so.
+    pub(crate) clockid: i32,
 }
 
 /// Opens an event of a process (0: the calling thread, -1: every one) on a CPU (-1: every one).

@@ -6,7 +6,7 @@ use probe::clock::Clocks;
 use probe::files::FileReader;
 use probe::hooks::{Hooks, ProbeOutput};
 use probe::processes::{ObservedProcess, ProcessReader};
-use probe::stacks::{SampledAddress, SeenStack, Stacks};
+use probe::stacks::{SampledAddress, SeenStack, Stacks, ended_programs_coverage};
 use table::manifest::{Coverage, Line, ProbeState};
 use table::tables::{Connections, Listeners, Processes, Waits};
 use table::{Columns, RowSet, TcpEventKind, WaitObject, Waker};
@@ -59,6 +59,14 @@ impl<S: RowSink> RowPipeline<S> {
         }
     }
 
+    /// Has stacks of programs that end soon be named from now on, if hooks see threads.
+    pub(crate) fn record_code(&mut self, hooks: Option<&Hooks<'_>>) {
+        if hooks.is_some_and(Hooks::records_stacks) {
+            let opened = self.stacks.record_code();
+            self.put_coverage(ended_programs_coverage(&opened));
+        }
+    }
+
     /// Returns whether [`RowPipeline::store_output`] would read `/proc` for this output.
     pub(crate) fn is_new(&self, output: &ProbeOutput) -> bool {
         let mut owners = output.owners.iter();
@@ -93,6 +101,7 @@ impl<S: RowSink> RowPipeline<S> {
         for code in &python_codes {
             self.stacks.put_code(code);
         }
+        self.stacks.read_code();
         self.add_stacks(&stacks, &mut rows);
         self.add_sampled(&sampled_stacks, (&sampled, &spun), &mut rows);
         self.added.add_since(&before, &rows);

@@ -281,10 +281,16 @@ impl Hooks<'_> {
 }
 
 impl Hooks<'_> {
+    /// Returns whether stacks of threads are recorded.
+    pub fn records_stacks(&self) -> bool {
+        self.levels.waits
+    }
+
     /// Returns the map of processes with interpreters of Python; `None`: their functions are not read.
     pub fn python_processes(&self) -> Option<PythonProcesses> {
-        let is_read = self.levels.waits;
-        let processes = is_read.then(|| PythonProcesses::new(&self.skel.maps.python_processes));
+        let processes = self
+            .records_stacks()
+            .then(|| PythonProcesses::new(&self.skel.maps.python_processes));
         processes.flatten()
     }
 }

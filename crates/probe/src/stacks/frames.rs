@@ -2,12 +2,14 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::fs::File;
+use std::io;
 use std::ops::Range;
 use std::rc::Rc;
 
 use table::tables::{StackFrame, StackFrames, Symbols};
 use table::{Caller, Columns};
 
+use super::code_events::CodeEvents;
 use super::functions;
 use super::generated::GeneratedCode;
 use super::mappings::{self, Mapping};
@@ -46,6 +48,8 @@ pub struct Stacks {
     python: PythonNames,
     /// Where the kernel side learns of interpreters.
     python_processes: Option<PythonProcesses>,
+    /// What programs had mapped that have ended.
+    code_events: CodeEvents,
 }
 
 /// Stacks of samples: each is known by its callers and its function.
@@ -95,6 +99,18 @@ impl Stacks {
     /// Reads functions of Python from now on, with this map.
     pub fn read_python(&mut self, processes: PythonProcesses) {
         self.python_processes = Some(processes);
+    }
+
+    /// Has the kernel record what programs map as code, so that stacks of those that end soon have names. Without it, they
+    /// have none.
+    pub fn record_code(&mut self) -> io::Result<()> {
+        self.code_events = CodeEvents::open()?;
+        Ok(())
+    }
+
+    /// Reads what programs mapped until now; call it before stacks are added that the kernel handed over until then.
+    pub fn read_code(&mut self) {
+        self.code_events.read();
     }
 
     /// Adds the name of a function of Python.
@@ -153,8 +169,9 @@ impl Stacks {
         let known = self.sampled.callers.get(&callers);
         let program = known.map(|known| known.program);
         let callers = known.map_or(callers, |known| known.first);
+        let time_ns = known.map_or(0, |known| known.time_ns);
         let place = match program {
-            Some(program) => self.function_start(program, address),
+            Some(program) => self.function_start(program, (address, time_ns)),
             None => address,
         };
         let next = FIRST_SAMPLED + self.sampled.numbers.len() as u32;
@@ -300,8 +317,8 @@ impl Stacks {
     }
 
     /// Returns where the function of an address begins; the address itself where nothing says that.
-    fn function_start(&mut self, program: ProgramKey, address: u64) -> u64 {
-        self.map(program, address);
+    fn function_start(&mut self, program: ProgramKey, (address, time_ns): (u64, u64)) -> u64 {
+        self.map(program, (address, time_ns));
         let mapped = self.programs.get(&program);
         let mapping = mapped.and_then(|it| mappings::find(&it.mappings, address));
         let Some(mapping) = mapping else {
@@ -311,7 +328,7 @@ impl Stacks {
             let start = self.generated.start(program, address);
             return start.unwrap_or(address);
         }
-        let object = self.objects.open(program.pid, mapping);
+        let object = self.objects.open(Some(program.pid), mapping);
         let tables = object.tables.as_ref();
         let start = tables.and_then(|tables| {
             let base = mapping
@@ -328,27 +345,31 @@ impl Stacks {
 
     /// Unwinds a copied stack. A program may have loaded a library since its mappings were read: then it reads them again.
     fn unwind_stack(&mut self, stack: &SeenStack, program: ProgramKey) -> Unwound {
-        self.map(program, stack.registers.ip);
+        self.map(program, (stack.registers.ip, stack.time_ns));
         let mut unwound = self.unwind_known(stack, program);
         while let Some(beyond) = unwound.beyond
-            && self.has_new_code(program, beyond)
+            && self.has_new_code(program, (beyond, stack.time_ns))
         {
-            self.map(program, beyond);
+            self.map(program, (beyond, stack.time_ns));
             unwound = self.unwind_known(stack, program);
         }
         unwound
     }
 
     /// Returns whether an address is code of a program that its known mappings do not have.
-    fn has_new_code(&mut self, program: ProgramKey, address: u64) -> bool {
-        let Some(mapped) = self.programs.get_mut(&program) else {
+    fn has_new_code(&mut self, program: ProgramKey, (address, time_ns): (u64, u64)) -> bool {
+        let Some(mapped) = self.programs.get(&program) else {
             return false;
         };
         let may_be = mapped.no_code.len() < NO_CODE_MOST
             && !mapped.no_code.contains(&address)
             && mappings::find(&mapped.mappings, address).is_none();
-        let is_code = may_be && mappings::find(&mappings::read(program.pid), address).is_some();
-        if may_be && !is_code {
+        let read = || self.read_mappings(program, (address, time_ns));
+        let is_code = may_be && mappings::find(&read().0, address).is_some();
+        if may_be
+            && !is_code
+            && let Some(mapped) = self.programs.get_mut(&program)
+        {
             mapped.no_code.insert(address);
         }
         is_code
@@ -370,18 +391,42 @@ impl Stacks {
         unwinder.unwind(stack, |at| mappings::find(mappings, at).is_some())
     }
 
+    /// Reads the mappings of a program, and which process has them. If it has ended, or has become another program: what it
+    /// had mapped at a time, and the process that it was a child of.
+    fn read_mappings(
+        &self,
+        program: ProgramKey,
+        (address, time_ns): (u64, u64),
+    ) -> (Vec<Mapping>, Option<u32>) {
+        let current = mappings::read(program.pid);
+        if mappings::find(&current, address).is_some() {
+            return (current, Some(program.pid));
+        }
+        let code = self.code_events.find(program.pid, time_ns);
+        let older = code.older.filter(|pid| *pid != program.pid);
+        let mut ended = older.map(mappings::read).unwrap_or_default();
+        for mapping in code.mappings.iter() {
+            mappings::add(&mut ended, mapping.clone());
+        }
+        match mappings::find(&ended, address) {
+            Some(_) => (ended, older.or(code.parent)),
+            None => (current, Some(program.pid)),
+        }
+    }
+
     /// Reads the mappings of a program, unless they have this address already.
-    fn map(&mut self, program: ProgramKey, address: u64) {
+    fn map(&mut self, program: ProgramKey, (address, time_ns): (u64, u64)) {
         let known = self.programs.get(&program);
         if known.is_some_and(|it| mappings::find(&it.mappings, address).is_some()) {
             return;
         }
+        let (mappings, process) = self.read_mappings(program, (address, time_ns));
         let mut mapped = MappedFiles {
-            mappings: mappings::read(program.pid),
+            mappings,
             ..MappedFiles::default()
         };
         for mapping in &mapped.mappings {
-            let object = self.objects.open(program.pid, mapping);
+            let object = self.objects.open(process, mapping);
             mapped.unwinder.add(mapping, &object);
         }
         self.find_interpreter(program, &mut mapped);
@@ -404,7 +449,7 @@ impl Stacks {
             let Some(minor) = python::minor_version(&mapping.name) else {
                 continue;
             };
-            let object = self.objects.open(program.pid, mapping);
+            let object = self.objects.open(Some(program.pid), mapping);
             let linked = object
                 .tables
                 .as_ref()
@@ -434,7 +479,7 @@ impl Stacks {
             return Some(self.generated.place(program, address));
         }
         let offset = mapping.offset + (address - mapping.addresses.start);
-        let object: Rc<Object> = self.objects.open(program.pid, mapping);
+        let object: Rc<Object> = self.objects.open(Some(program.pid), mapping);
         Some(CodePlace {
             object: Some(object),
             offset,
@@ -567,12 +612,12 @@ mod tests {
         };
         let own = mappings::read as fn(u32) -> Vec<Mapping> as usize as u64;
         let mut stacks = Stacks::default();
-        assert!(!stacks.has_new_code(program, own)); // the program is not known
+        assert!(!stacks.has_new_code(program, (own, 1))); // the program is not known
         stacks.programs.insert(program, MappedFiles::default());
-        assert!(stacks.has_new_code(program, own));
-        stacks.map(program, own);
-        assert!(!stacks.has_new_code(program, own));
-        assert!(!stacks.has_new_code(program, 8));
+        assert!(stacks.has_new_code(program, (own, 1)));
+        stacks.map(program, (own, 1));
+        assert!(!stacks.has_new_code(program, (own, 1)));
+        assert!(!stacks.has_new_code(program, (8, 1)));
         assert!(stacks.programs[&program].no_code.contains(&8));
     }
 }

@@ -4,6 +4,9 @@ use std::ops::Range;
 
 use crate::processes;
 
+/// Mappings of a process that are kept of the kernel's records: what a runtime makes may be mapped without end.
+const MOST: usize = 1024;
+
 /// Executable memory of a process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Mapping {
@@ -32,6 +35,17 @@ pub(super) fn read(pid: u32) -> Vec<Mapping> {
     if !processes::sees_all() {
         return Vec::new();
     }
+    read_lines(&pid.to_string(), parse)
+}
+
+/// Returns device and inode of the file that this process has mapped at an address.
+pub(super) fn file_at(address: u64) -> Option<(String, u64)> {
+    let own = read_lines("self", |line| parse_any(line).map(|(_, mapping)| mapping));
+    find(&own, address).map(|mapping| mapping.file.clone())
+}
+
+/// Returns what lines of `/proc/PID/maps` say.
+fn read_lines(pid: &str, parse: impl Fn(&str) -> Option<Mapping>) -> Vec<Mapping> {
     let maps = std::fs::read(format!("/proc/{pid}/maps")).unwrap_or_default();
     let maps = String::from_utf8_lossy(&maps);
     maps.lines().filter_map(parse).collect()
@@ -39,22 +53,27 @@ pub(super) fn read(pid: u32) -> Vec<Mapping> {
 
 /// Reads a line of `/proc/PID/maps`; `None` if it is not executable.
 fn parse(line: &str) -> Option<Mapping> {
+    let (is_code, mapping) = parse_any(line)?;
+    is_code.then_some(mapping)
+}
+
+/// Reads a line of `/proc/PID/maps`, and whether it is executable.
+fn parse_any(line: &str) -> Option<(bool, Mapping)> {
     let mut fields = line.splitn(6, ' ');
     let (start, end) = fields.next()?.split_once('-')?;
-    if fields.next()?.as_bytes().get(2) != Some(&b'x') {
-        return None;
-    }
+    let is_code = fields.next()?.as_bytes().get(2) == Some(&b'x');
     let hex = |digits| u64::from_str_radix(digits, 16).ok();
     let offset = hex(fields.next()?)?;
     let device = fields.next()?.to_owned();
     let inode = fields.next()?.parse().ok()?;
     let name = fields.next().unwrap_or_default().trim_start();
-    Some(Mapping {
+    let mapping = Mapping {
         addresses: hex(start)?..hex(end)?,
         offset,
         file: (device, inode),
         name: name.strip_suffix(" (deleted)").unwrap_or(name).to_owned(),
-    })
+    };
+    Some((is_code, mapping))
 }
 
 /// Returns the mapping that holds an address.
@@ -64,9 +83,44 @@ pub(super) fn find(mappings: &[Mapping], address: u64) -> Option<&Mapping> {
     mapping.addresses.contains(&address).then_some(mapping)
 }
 
+/// Adds a mapping in the place of those that it overlaps.
+pub(super) fn add(mappings: &mut Vec<Mapping>, mapping: Mapping) {
+    let addresses = mapping.addresses.clone();
+    mappings
+        .retain(|it| it.addresses.end <= addresses.start || addresses.end <= it.addresses.start);
+    if mappings.len() < MOST {
+        let place = mappings.partition_point(|it| it.addresses.start < addresses.start);
+        mappings.insert(place, mapping);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Makes code of a file at these pages.
+    fn code(pages: Range<u64>, inode: u64) -> Mapping {
+        Mapping {
+            addresses: pages.start << 12..pages.end << 12,
+            offset: 0,
+            file: ("fe:01".to_owned(), inode),
+            name: "/bin/a".to_owned(),
+        }
+    }
+
+    #[test]
+    fn later_mapping_takes_the_place_of_those_below_it() {
+        let mut mappings = Vec::new();
+        for (pages, inode) in [(4..6, 1), (8..9, 2), (6..8, 3), (5..7, 4)] {
+            add(&mut mappings, code(pages, inode));
+        }
+        let inodes: Vec<_> = mappings.iter().map(|it| it.file.1).collect();
+        assert_eq!(inodes, [4, 2]);
+        for page in 0..2 * MOST as u64 {
+            add(&mut mappings, code(page..page + 1, page));
+        }
+        assert_eq!(mappings.len(), MOST);
+    }
 
     #[test]
     fn only_code_is_read() {
@@ -95,6 +149,7 @@ mod tests {
         let mapping = find(&mappings, inside).expect("this function lies somewhere");
         let own = std::env::current_exe().expect("a program");
         assert_eq!(mapping.name, own.to_string_lossy());
+        assert_eq!(file_at(inside), Some(mapping.file.clone()));
         assert_eq!(find(&mappings, 0), None);
         assert_eq!(find(&mappings, u64::MAX), None);
     }

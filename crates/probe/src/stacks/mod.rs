@@ -3,6 +3,7 @@
 //!
 //! ```text
 //! mappings   which file lies where in a process
+//! code_events the same of processes that have ended, as the kernel recorded it
 //! objects    those files, kept open: a program may be gone before its names are resolved
 //! signatures what their unwind tables say of signed return addresses, taken out of them
 //! unwind     registers and a copy of the stack → return addresses
@@ -12,6 +13,7 @@
 //! symbols    places in files → rows of table `symbols`
 //! ```
 
+mod code_events;
 mod frames;
 mod functions;
 mod generated;
@@ -28,14 +30,18 @@ pub(crate) use frames::unwind_through;
 pub(crate) use perf_map::PerfMap;
 
 use table::TableId;
+use table::manifest::{Coverage, ProbeState};
 
 use crate::interface::features::Levels;
 use crate::interface::{
     Detail, HooksError, KernelCounts, Probe, ProbeCount, ProbeOutput, ProgramKey, RING_FULL,
-    Registers, Source,
+    Registers, Source, on,
 };
 use crate::wire::types::stack_seen;
 use crate::wire::{Wire, read_padded};
+
+/// Name of what is known of programs that have ended, among probes.
+const ENDED_PROGRAMS: &str = "waits.ended_programs";
 
 /// Most functions of Python that the kernel side hands over of a stack (`python.h`).
 const PYTHON_FRAMES: usize = 32;
@@ -97,6 +103,23 @@ impl Probe for Symbols {
 
     fn table(&self) -> Option<TableId> {
         Some(TableId::Symbol)
+    }
+}
+
+/// Returns whether stacks of programs that have ended have names, or why not.
+pub fn ended_programs_coverage(opened: &std::io::Result<()>) -> Coverage {
+    let Err(error) = opened else {
+        return on(ENDED_PROGRAMS);
+    };
+    Coverage {
+        probe: ENDED_PROGRAMS.to_owned(),
+        state: ProbeState::Off {
+            why: format!(
+                "the kernel does not record what programs map (perf_event_open: {error}): stacks of programs that end \
+                 within a second may have no names"
+            ),
+            remedy: "allow performance events: CAP_PERFMON, CONFIG_PERF_EVENTS".to_owned(),
+        },
     }
 }
 

@@ -2,14 +2,15 @@
 //! program, or even the file, is gone.
 
 use std::collections::HashMap;
-use std::fs::File;
+use std::fs::{self, File};
 use std::ops::{Deref, Range};
+use std::os::unix::fs::MetadataExt as _;
 use std::rc::Rc;
 
 use memmap2::Mmap;
 use object::{Architecture, Object as _, ObjectSection as _, ObjectSegment as _};
 
-use super::mappings::Mapping;
+use super::mappings::{self, Mapping};
 use super::signatures;
 
 /// One file.
@@ -69,14 +70,23 @@ impl Section {
 pub(super) struct Objects(HashMap<(String, u64), Rc<Object>>);
 
 impl Objects {
-    /// Opens the file of a mapping of this process, once.
-    pub(super) fn open(&mut self, pid: u32, mapping: &Mapping) -> Rc<Object> {
+    /// Opens the file of a mapping of this process, once; None for the process: by its path only.
+    pub(super) fn open(&mut self, pid: Option<u32>, mapping: &Mapping) -> Rc<Object> {
         if mapping.file.1 == 0 {
             return Rc::new(Object::from_name(&mapping.name));
         }
-        let known = self.0.entry(mapping.file.clone());
-        let object = known.or_insert_with(|| Rc::new(Object::open(pid, mapping)));
-        Rc::clone(object)
+        if let Some(known) = self.0.get(&mapping.file) {
+            return Rc::clone(known);
+        }
+        let object = pid.and_then(|pid| Object::open(pid, mapping));
+        let object = object.or_else(|| Object::open_path(pid, mapping));
+        let Some(object) = object else {
+            // another process may have it
+            return Rc::new(Object::from_name(&mapping.name));
+        };
+        let object = Rc::new(object);
+        self.0.insert(mapping.file.clone(), Rc::clone(&object));
+        object
     }
 }
 
@@ -92,13 +102,28 @@ impl Object {
         }
     }
 
-    /// Opens a mapped file, even if its path leads elsewhere by now.
-    fn open(pid: u32, mapping: &Mapping) -> Self {
+    /// Opens a mapped file, even if its path leads elsewhere by now. None: the process has ended, or has it no more.
+    fn open(pid: u32, mapping: &Mapping) -> Option<Self> {
         let Range { start, end } = mapping.addresses;
-        match File::open(format!("/proc/{pid}/map_files/{start:x}-{end:x}")) {
-            Ok(file) => Self::from_file(&mapping.name, file),
-            Err(_) => Self::from_name(&mapping.name),
-        }
+        let file = File::open(format!("/proc/{pid}/map_files/{start:x}-{end:x}")).ok()?;
+        Some(Self::from_file(&mapping.name, file))
+    }
+
+    /// Opens a file that was mapped by its path, as this process or the host knows it. None: there is another file now.
+    fn open_path(pid: Option<u32>, mapping: &Mapping) -> Option<Self> {
+        let name = mapping.name.as_str();
+        let of_process = pid.map(|pid| format!("/proc/{pid}/root{name}"));
+        let mut paths = of_process.into_iter().chain([name.to_owned()]);
+        paths.find_map(|path| {
+            // an open of what is no file may do something, or wait
+            let found = fs::metadata(&path).ok()?;
+            let is_same = found.is_file() && found.ino() == mapping.file.1;
+            let file = is_same.then(|| File::open(&path)).and_then(Result::ok)?;
+            let object = Self::from_file(name, file);
+            let data = object.data.as_ref()?;
+            (mappings::file_at(data.as_ptr() as u64).as_ref() == Some(&mapping.file))
+                .then_some(object)
+        })
     }
 
     /// Reads from an open file what unwinding needs.

@@ -94,6 +94,7 @@ pub fn record(
     let store = begin_store(options, &host, user.as_ref())?;
     let mut pipeline = RowPipeline::new(store, is_in_proc(hooks.as_ref()).then_some(reader));
     pipeline.read_python(hooks.as_ref());
+    pipeline.record_code(hooks.as_ref());
     // before the first stamp
     pipeline.read_clocks();
     let mut nic_storage = nic::Storage::uninit();
