@@ -13,7 +13,7 @@ use testbed::{finish, program, root};
 const SOURCE: &str = include_str!("programs/ready_kinds.py");
 
 /// Of each kind; as in the program.
-const ROUNDS: usize = 31;
+const ROUNDS: usize = 101;
 
 /// Of the last rounds; as in the program.
 const LIMIT_NS: u64 = 3_000_000;

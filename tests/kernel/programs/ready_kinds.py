@@ -2,7 +2,7 @@ import os
 import select
 import socket
 
-ROUNDS = 31
+ROUNDS = 101
 EPOLL = ("232", "281", "441", "22")  # epoll_wait, epoll_pwait, epoll_pwait2; epoll_pwait of arm64
 
 listener = socket.create_server(("127.0.0.1", 0))
