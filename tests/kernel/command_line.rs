@@ -230,6 +230,8 @@ fn help_fits_a_terminal() {
         for line in output.out.lines().filter(|it| !it.starts_with("Usage: ")) {
             assert!(line.chars().count() <= 80, "{words}: {line}");
         }
+        let other = finish(whylat("help").args(words.split(' ')));
+        assert_eq!(other.assert_status(0).out, output.out);
     }
 }
 

@@ -224,7 +224,7 @@ fn stack_on_last_page_is_complete() {
     }
 }
 
-/// The recorder stands still from before the programs begin until after they have ended: another program, and a child that
+/// The recorder is stopped before the programs begin, and goes on after they have ended: another program, and a child that
 /// runs the code of its parent.
 #[test]
 fn stacks_of_ended_programs_have_names() {

@@ -49,7 +49,7 @@ fn requests(report: &Value, name: &str, role: &str, address: &str) -> u64 {
 }
 
 /// Each request that was answered is found at the client, and at the server if that has no other clients. A log-in may be a
-/// request of its own: nothing shows one whose answer the thread found at once.
+/// request of its own: nothing shows one if the thread found the answer at once.
 fn check(server: &str) -> (Report, Value, Value) {
     let (report, truth, found) = recorded(server);
     let address = format!("unix:{}", truth["path"].as_str().expect("a path"));

@@ -320,7 +320,7 @@ impl RunningAgent<'_> {
     fn report_gaps(&mut self, gaps: &[String]) {
         let new = gaps.iter().filter(|gap| !self.known_gaps.contains(gap));
         new.for_each(|lack| say(LogPriority::Warning, &format!("cannot see {lack}")));
-        self.metrics.set_gaps(gaps.len());
+        self.metrics.set_probes_off(gaps.len());
         self.known_gaps = gaps.to_vec();
     }
 

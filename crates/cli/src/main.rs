@@ -134,7 +134,7 @@ fn program() -> clap::Command {
 
 fn main() -> ExitCode {
     progress::watch();
-    let result = match Cli::parse().command {
+    let result = match parse().command {
         Command::Run(run) => run.execute(),
         Command::Record(record) => record.execute(),
         Command::Snapshot(snapshot) => snapshot.execute(),
@@ -162,6 +162,15 @@ fn main() -> ExitCode {
         eprintln!("error: {}", out::describe(&error));
         exit::from_error(&error)
     })
+}
+
+/// Reads the command line; ends with help, or with an error, if that is what it asks for. `whylat help lab fault` needs the
+/// lab's own options.
+fn parse() -> Cli {
+    if std::env::args_os().nth(1).is_some_and(|it| it == "help") {
+        program().get_matches();
+    }
+    Cli::parse()
 }
 
 /// Runs a command that reads untrusted files.

@@ -1,13 +1,14 @@
 //! Profiles: the text of a configuration file in, values for options out, or what is wrong with it and on which line.
 //! Needs nothing else of this program but `values`, as its fuzz target is built without the rest.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use anyhow::anyhow;
 use clap::error::{ContextKind, ContextValue};
-use clap::{Arg, ArgAction, CommandFactory, Parser};
+use clap::{Arg, ArgAction, Command, CommandFactory, Parser};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -83,7 +84,7 @@ impl Config {
     /// Parses the text of a file.
     ///
     /// # Errors
-    /// When it is no TOML, or has a key or value that is not known; with the line.
+    /// When it is no TOML, or has keys or values that are not known: all of them, each with its line.
     pub(crate) fn parse(path: &Path, source: &str) -> anyhow::Result<Self> {
         let place = Place { path, source };
         let top = DeTable::parse(source).map_err(|error| {
@@ -91,15 +92,26 @@ impl Config {
             place.wrong_value_error(error.span(), &message, "write it as docs/install.md shows")
         })?;
         let mut profiles = BTreeMap::new();
+        let mut wrong = Wrong::default();
         for (key, value) in top.get_ref() {
             if key.get_ref() != "profile" {
-                return Err(place.unknown_key_error(key.span(), key.get_ref(), &["profile"]));
+                let error = place.unknown_key_error(key.span(), key.get_ref(), &["profile"]);
+                wrong.add(key.span(), error);
+                continue;
             }
-            for (name, keys) in place.table(value)? {
-                let keys = place.table(keys)?;
-                profiles.insert(name.get_ref().to_string(), place.parse_profile(keys)?);
+            let Some(named) = wrong.take(value.span(), place.table(value)) else {
+                continue;
+            };
+            for (name, keys) in named {
+                let Some(options) = wrong.take(keys.span(), place.table(keys)) else {
+                    continue;
+                };
+                let profile = place.parse_profile(options, &mut wrong);
+                let profile = wrong.take(keys.span(), profile);
+                profiles.extend(profile.map(|it| (name.get_ref().to_string(), it)));
             }
         }
+        wrong.into_result()?;
         let path = path.to_owned();
         Ok(Self { path, profiles })
     }
@@ -117,6 +129,32 @@ impl Config {
                 }
             )
         })
+    }
+}
+
+/// What is wrong with a file, with the place of each.
+#[derive(Debug, Default)]
+struct Wrong(Vec<(usize, anyhow::Error)>);
+
+impl Wrong {
+    /// Adds an error.
+    fn add(&mut self, span: Range<usize>, error: anyhow::Error) {
+        self.0.push((span.start, error));
+    }
+
+    /// Returns what was read, or adds the error.
+    fn take<T>(&mut self, span: Range<usize>, read: anyhow::Result<T>) -> Option<T> {
+        read.map_err(|error| self.add(span, error)).ok()
+    }
+
+    /// Returns an error with all, in the order of the file, if there is any.
+    fn into_result(mut self) -> anyhow::Result<()> {
+        if self.0.is_empty() {
+            return Ok(());
+        }
+        self.0.sort_by_key(|(start, _)| *start);
+        let all: Vec<String> = self.0.iter().map(|(_, it)| it.to_string()).collect();
+        Err(anyhow!("{}", all.join("\n")))
     }
 }
 
@@ -167,33 +205,42 @@ impl Place<'_> {
         })
     }
 
-    /// Reads the options of a profile.
-    fn parse_profile(self, keys: &DeTable<'_>) -> anyhow::Result<Profile> {
+    /// Reads the options of a profile; those that are wrong are added to `wrong`.
+    fn parse_profile(self, keys: &DeTable<'_>, wrong: &mut Wrong) -> anyhow::Result<Profile> {
         let command = Profile::command();
         let mut all = Vec::new();
         for (name, value) in keys {
-            let name_span = name.span();
-            let name: &str = name.get_ref();
-            let Some(option) = command.get_arguments().find(|option| key(option) == name) else {
-                let known: Vec<String> = command.get_arguments().map(key).collect();
-                let known: Vec<&str> = known.iter().map(String::as_str).collect();
-                return Err(self.unknown_key_error(name_span, name, &known));
-            };
-            let refused = |wanted: String| {
-                let (why, hint) = wanted.split_once("\nhint: ").unwrap_or((&wanted, ""));
-                let hint = if hint.is_empty() {
-                    "see docs/install.md"
-                } else {
-                    hint
-                };
-                self.wrong_value_error(Some(value.span()), &format!("{name}: {why}"), hint)
-            };
-            let given = option_arguments(option, value.get_ref()).map_err(refused)?;
-            // each by itself, so that the error names the wrong line
-            Profile::try_parse_from(&given).map_err(|error| refused(refusal_reason(&error)))?;
-            all.extend(given);
+            let given = self.parse_option(&command, name, value);
+            all.extend(wrong.take(name.span(), given).into_iter().flatten());
         }
         Ok(Profile::try_parse_from(all)?)
+    }
+
+    /// Reads an option by itself, so that an error names its line. Returns its arguments.
+    fn parse_option(
+        self,
+        command: &Command,
+        name: &Spanned<Cow<'_, str>>,
+        value: &Spanned<DeValue<'_>>,
+    ) -> anyhow::Result<Vec<String>> {
+        let name_span = name.span();
+        let name: &str = name.get_ref();
+        let Some(option) = command.get_arguments().find(|option| key(option) == name) else {
+            let known: Vec<String> = command.get_arguments().map(key).collect();
+            let known: Vec<&str> = known.iter().map(String::as_str).collect();
+            return Err(self.unknown_key_error(name_span, name, &known));
+        };
+        let refused = |wanted: String| {
+            let (why, hint) = wanted.split_once("\nhint: ").unwrap_or((&wanted, ""));
+            let hint = match hint {
+                "" => "see docs/install.md",
+                hint => hint,
+            };
+            self.wrong_value_error(Some(value.span()), &format!("{name}: {why}"), hint)
+        };
+        let given = option_arguments(option, value.get_ref()).map_err(refused)?;
+        Profile::try_parse_from(&given).map_err(|error| refused(refusal_reason(&error)))?;
+        Ok(given)
     }
 }
 
@@ -267,6 +314,14 @@ mod tests {
             assert!(error.starts_with(message), "{error}");
             assert!(error.contains("\nhint: "), "{error}");
         }
+    }
+
+    #[test]
+    fn error_names_all_lines_that_are_wrong() {
+        let error = refused("[profile.b]\nxyz = 1\nkeep = true\n[profile.a]\npoll_ms = 0\n[c]\n");
+        let lines = error.lines().filter(|line| !line.starts_with("hint: "));
+        let places: Vec<_> = lines.filter_map(|line| line.get(..8)).collect();
+        assert_eq!(places, ["c.toml:2", "c.toml:3", "c.toml:5", "c.toml:6"]);
     }
 
     #[test]

@@ -115,7 +115,7 @@ impl MetricTable {
             value: Some(value),
             attributes,
         };
-        match self.points_of(service, label, MetricPoints::Numbers(Vec::new())) {
+        match self.get_points(service, label, MetricPoints::Numbers(Vec::new())) {
             MetricPoints::Numbers(points) => points.push(point),
             // a label has one kind
             MetricPoints::Durations(_) => return,
@@ -135,22 +135,22 @@ impl MetricTable {
             time_unix_nano: self.times.1,
             ..point
         };
-        match self.points_of(service, label, MetricPoints::Durations(Vec::new())) {
+        match self.get_points(service, label, MetricPoints::Durations(Vec::new())) {
             MetricPoints::Durations(points) => points.push(point),
             MetricPoints::Numbers(_) => return,
         }
         self.points += 1;
     }
 
-    /// Returns the points of a service's metric; a new metric gets `none`.
-    fn points_of(
+    /// Returns the points of a service's metric; a new metric begins with `initial`.
+    fn get_points(
         &mut self,
         service: Option<&str>,
         label: MetricLabel,
-        none: MetricPoints,
+        initial: MetricPoints,
     ) -> &mut MetricPoints {
         let metrics = self.programs.entry(service.map(str::to_owned)).or_default();
-        metrics.entry(label).or_insert(none)
+        metrics.entry(label).or_insert(initial)
     }
 
     /// Returns whether the table has as many points as a message may have.

@@ -1,7 +1,7 @@
 //! Before a recording begins: what the user asked for is found on this host, the probes are loaded
 //! and attached, and what does not work becomes coverage.
 
-use probe::clock::Host;
+use probe::clock::{Host, monotonic_ns};
 use probe::hooks::{Detail, FOLLOW, Hooks, HooksError, Selection, Storage, missed_without_bpf};
 use probe::processes::{self, Cgroup, check_pid, pids_by_comm};
 use table::manifest::{Coverage, FORMAT, Header, ProbeState};
@@ -80,6 +80,8 @@ pub(crate) struct DataSources<'a> {
     pub(crate) processes: Option<usize>,
     /// Cost of a hook that leaves at once, ns a run, if calls and waits are recorded in windows.
     pub(crate) run_ns: Option<f64>,
+    /// `CLOCK_MONOTONIC` before the first hook was attached: nothing earlier is recorded.
+    pub(crate) attach_ns: u64,
 }
 
 /// Attaches the hooks; on a host without BPF it opens polls. With `usdt`, the user asked for USDT
@@ -96,7 +98,8 @@ pub(crate) fn open_sources<'a>(
 ) -> Result<DataSources<'a>, RecordError> {
     let timer = in_windows.then(HookTimer::begin);
     let sources = match attach(storage, plan, detail, in_windows) {
-        Ok(hooks) => DataSources {
+        Ok((hooks, attach_ns)) => DataSources {
+            attach_ns,
             run_ns: timer.map(HookTimer::finish),
             coverage: hooks
                 .coverage()
@@ -109,6 +112,7 @@ pub(crate) fn open_sources<'a>(
             polls: None,
         },
         Err(error) => DataSources {
+            attach_ns: monotonic_ns(),
             hooks: None,
             processes: None,
             run_ns: None,
@@ -123,13 +127,13 @@ pub(crate) fn open_sources<'a>(
     Ok(sources)
 }
 
-/// Loads and attaches the probes for a plan.
+/// Loads and attaches the probes for a plan; returns when the first was attached, too.
 fn attach<'a>(
     storage: &'a mut Storage,
     plan: &ResolvedTarget,
     detail: Detail,
     in_windows: bool,
-) -> Result<Hooks<'a>, HooksError> {
+) -> Result<(Hooks<'a>, u64), HooksError> {
     let selection = &plan.selection;
     let hooks = match in_windows {
         true => Hooks::load_for_windows(storage, selection, detail)?,
@@ -140,6 +144,7 @@ fn attach<'a>(
     if selection.cgroup.is_none() {
         record_processes(&hooks, &plan.pids)?;
     }
+    let attach_ns = monotonic_ns();
     hooks.attach()?;
     if let Some(name) = &selection.comm {
         // who has started since
@@ -152,7 +157,7 @@ fn attach<'a>(
         hooks.walk()?;
         hooks.walk()?;
     }
-    Ok(hooks)
+    Ok((hooks, attach_ns))
 }
 
 /// Records these processes.

@@ -65,7 +65,8 @@ def _parts(engine: Engine, grid: Grid) -> list[tuple[int, int]]:
 
 
 def _squares(engine: Engine, grid: Grid, kind: str, part: str, number: int) -> str:
-    """Makes the squares of a kind's sums over a part of the cells; returns the table's name."""
+    """Creates a table of the sums of squares of one kind over a part of the cells, for the correlation; returns its
+    name."""
     first = KIND_SIZE * KINDS.index(kind)
     entries = text("entries_own" if kind in OWN else "entries_route", kind=kind, first=first, entries=part)
     engine.create(f"squares_{kind}_{number}", text("squares", bins=grid.bins, entries=entries))

@@ -72,7 +72,7 @@ fn report_says_that_program_has_no_sockets() {
     let none = [0; 4].map(Value::from);
     assert_eq!(kind_calls(&report, "unix"), Some(none));
     assert!(
-        output.contains("The recorded processes sent and received no byte over any socket."),
+        output.contains("No recorded process sent or received a byte over any socket."),
         "{output}"
     );
     let (report, output) = without_connection("udp", "stats");

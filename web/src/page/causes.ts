@@ -3,7 +3,7 @@
 import type { Cause, TailGroup } from "../data/contract";
 import { button, el } from "../dom";
 import { count, counted, duration, words } from "../format";
-import { boxAxis } from "../plot/box";
+import { makeBoxDrawer } from "../plot/box";
 import { colourOf } from "../theme/palette";
 import type { Site } from "./page";
 import { cores, queueing } from "./queueing";
@@ -35,7 +35,7 @@ export function causesPanel(site: Site, group: TailGroup): HTMLElement {
 
 /** Returns the table of causes, the most frequent first. */
 function causeTable(site: Site, causes: Cause[]): HTMLElement {
-  const box = boxAxis(causes.map((cause) => cause.deviation_ns));
+  const box = makeBoxDrawer(causes.map((cause) => cause.deviation_ns));
   const picked = site.state.selection.find((term) => term.by === "cause")?.value;
   const body = el("tbody");
   const fill = (open: string | undefined) => {
@@ -74,7 +74,7 @@ function causeTable(site: Site, causes: Cause[]): HTMLElement {
 function causeRows(
   site: Site,
   cause: Cause,
-  box: ReturnType<typeof boxAxis>,
+  box: ReturnType<typeof makeBoxDrawer>,
   isOpen: boolean,
   toggle: () => void,
 ): HTMLElement[] {

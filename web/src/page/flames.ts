@@ -34,7 +34,7 @@ export function flamePanel(side: Side, messages: Messages, rows: Uint32Array): H
 }
 
 function drawn(side: Side, messages: Messages, rows: Uint32Array): HTMLElement {
-  const times = timesOf(messages, rows);
+  const times = intervalsOfCpus(messages, rows);
   const within = (span: Span) => overlap(times.get(span.cpu ?? "") ?? [], span.begin, span.end);
   const spans = allSpans(side).filter((span) => within(span) > 0);
   const root = nested(spans, within, (cpu) => `CPU ${cpu ?? "not known"}`);
@@ -46,8 +46,8 @@ function drawn(side: Side, messages: Messages, rows: Uint32Array): HTMLElement {
     : el("p.soft", {}, "No CPU activity was recorded for these messages.");
 }
 
-/** When each CPU had any of the messages. */
-function timesOf(messages: Messages, rows: Uint32Array): Map<string, Times> {
+/** Returns for each CPU the intervals in which a message was on it. */
+function intervalsOfCpus(messages: Messages, rows: Uint32Array): Map<string, Times> {
   const all = new Map<string, Times>();
   for (const row of rows) {
     const [begin, latency] = [messages.begin[row] ?? NaN, messages.latency[row] ?? NaN];

@@ -3,7 +3,7 @@
 import type { TailGroup } from "../data/contract";
 import { el } from "../dom";
 import { count, duration, words } from "../format";
-import { boxAxis } from "../plot/box";
+import { makeBoxDrawer } from "../plot/box";
 import { colourAt, colourOf } from "../theme/palette";
 
 const QUEUED: Record<string, string> = {
@@ -27,7 +27,7 @@ export function queueing(group: TailGroup): HTMLElement {
       el("p.soft", {}, "No slow message waited behind more messages than usual."),
     );
   }
-  const box = boxAxis(group.queueing.map((it) => it.deviation_ns));
+  const box = makeBoxDrawer(group.queueing.map((it) => it.deviation_ns));
   const rows = group.queueing.map((it) =>
     el(
       "tr",

@@ -6,7 +6,7 @@ import { type Sum, type Waits, objectTitle, sums, waitsOf } from "../data/waits"
 import { button, el, short } from "../dom";
 import { bytes, count, counted, duration, percent, words } from "../format";
 import { flameGraph, frameTitle } from "../plot/flame";
-import { cellsOf, histogram } from "../plot/histogram";
+import { countDurations, histogram } from "../plot/histogram";
 import { asTable } from "../plot/plot";
 import { extent } from "../plot/scale";
 import { series } from "../plot/series";
@@ -266,7 +266,7 @@ function objectPanel(site: Site, waits: Waits, rows: Uint32Array, picked: Sum): 
   const { group } = picked;
   const isAll = site.state.filters.length === 0 && group !== undefined;
   const own = rows.filter((row) => waits.objects[(waits.object[row] ?? 0) - 1] === picked.name);
-  const cells = isAll ? group.histogram : cellsOf(Array.from(own, (row) => waits.blocked(row)));
+  const cells = isAll ? group.histogram : countDurations(Array.from(own, (row) => waits.blocked(row)));
   const boundary = group?.populations?.boundary_ns ?? null;
   const plot = histogram(cells, boundary, 190);
   return el(

@@ -5,15 +5,15 @@ import { el } from "../dom";
 import { duration } from "../format";
 import { logarithmic } from "./scale";
 
-/** The axis that boxes share. */
-export function boxAxis(boxes: Box5[]): (box: Box5, colour: string) => HTMLElement {
+/** Returns a function that draws a box on the axis that all `boxes` share. */
+export function makeBoxDrawer(boxes: Box5[]): (box: Box5, colour: string) => HTMLElement {
   const above = boxes.flatMap((box) => [box.least, box.most]).filter((ns) => ns > 0);
   const least = Math.min(...above, 1e12);
   const most = Math.max(...above, least * 10);
   const scale = logarithmic(least, most, 0, 100);
   const at = (ns: number) => Math.max(0, Math.min(100, scale.at(Math.max(ns, least))));
   return (box, colour) => {
-    const words = `least ${duration(box.least)}, a quarter to ${duration(box.quarter)}, half to ${duration(box.median)}, three quarters to ${duration(box.three_quarters)}, most ${duration(box.most)}`;
+    const words = `min ${duration(box.least)}, p25 ${duration(box.quarter)}, median ${duration(box.median)}, p75 ${duration(box.three_quarters)}, max ${duration(box.most)}`;
     const out = el("div.box5", { role: "img", "aria-label": words, title: words });
     const piece = (name: string, from: number, to: number) => {
       const part = el("i", { class: name });

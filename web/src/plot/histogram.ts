@@ -55,8 +55,8 @@ export function histogram(cells: Cell[], boundaryNs: number | null, height: numb
   return plot;
 }
 
-/** Durations in cells of a quarter of a doubling, as the diagnosis counts them. */
-export function cellsOf(durations: Iterable<number>): Cell[] {
+/** Counts durations in cells, four to each doubling, as the diagnosis does. */
+export function countDurations(durations: Iterable<number>): Cell[] {
   const counts = new Map<number, number>();
   for (const ns of durations) {
     const cell = Math.floor(Math.log2(Math.max(1, ns)) * 4);

@@ -38,7 +38,7 @@ export function writeTerms(terms: Term[]): string {
   return terms.map(one).join(",");
 }
 
-/** Terms of a link; what is no term is left out. */
+/** Parses the filter terms of a URL: `by:value` or `by:from:to`, separated by commas. Leaves out what is no term. */
 export function readTerms(text: string): Term[] {
   const terms: Term[] = [];
   for (const part of text.split(",")) {

@@ -26,7 +26,7 @@ pub(super) struct AgentMetrics {
     polls: Counter,
     poll_gap: SecondsGauge,
     lost: Counter,
-    lacks: CountGauge,
+    probes_off: CountGauge,
     connections: CountGauge,
     reload_ok: CountGauge,
     reloaded: SecondsGauge,
@@ -44,7 +44,7 @@ impl AgentMetrics {
             polls: Counter::default(),
             poll_gap: Gauge::default(),
             lost: Counter::default(),
-            lacks: Gauge::default(),
+            probes_off: Gauge::default(),
             connections: Gauge::default(),
             reload_ok: Gauge::default(),
             reloaded: Gauge::default(),
@@ -114,9 +114,9 @@ impl AgentMetrics {
             self.lost.clone(),
         );
         own.register(
-            "lacks",
+            "probes_off",
             "Number of things that the agent should watch and cannot see: fleet_coverage and its log name them",
-            self.lacks.clone(),
+            self.probes_off.clone(),
         );
     }
 
@@ -137,9 +137,10 @@ impl AgentMetrics {
         self.connections.set(row.connections);
     }
 
-    /// Sets the number of probes that are missing.
-    pub(super) fn set_gaps(&self, number: usize) {
-        self.lacks.set(i64::try_from(number).unwrap_or(i64::MAX));
+    /// Sets the number of probes that are off.
+    pub(super) fn set_probes_off(&self, number: usize) {
+        self.probes_off
+            .set(i64::try_from(number).unwrap_or(i64::MAX));
     }
 
     /// Notes whether the configuration was taken up.

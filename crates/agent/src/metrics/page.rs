@@ -108,8 +108,8 @@ impl Metrics {
     }
 
     /// Sets the number of probes that are missing.
-    pub fn set_gaps(&self, number: usize) {
-        self.agent.set_gaps(number);
+    pub fn set_probes_off(&self, number: usize) {
+        self.agent.set_probes_off(number);
     }
 
     /// Counts a reload of the configuration, applied or refused.

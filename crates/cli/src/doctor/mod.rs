@@ -61,7 +61,7 @@ impl Doctor {
 pub(crate) fn examine_host() -> anyhow::Result<HostReport> {
     let host = Host::read()?;
     let mut probes = polling_coverage();
-    probes.extend(hooks());
+    probes.extend(check_hooks());
     probes.push(record::flight_recorder_coverage());
     probes.push(probe::cpu::Cpus::new().coverage());
     probes.push(probe::itt::coverage(probe::itt::find()));
@@ -105,9 +105,9 @@ fn polling_coverage() -> Vec<Coverage> {
     }]
 }
 
-/// Loads and attaches everything, as a recording would, and lets go again. What is not permitted for messages may be
-/// for all else.
-fn hooks() -> Vec<Coverage> {
+/// Attaches all hooks as a recording does, and detaches them; returns their coverage. Tries `waits` if this user may not
+/// record `messages`.
+fn check_hooks() -> Vec<Coverage> {
     let refused = match try_attach(Detail::Messages) {
         Ok(coverage) => return coverage,
         Err(error) => error,

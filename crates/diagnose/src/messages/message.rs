@@ -79,8 +79,8 @@ impl std::fmt::Display for MessageId {
 }
 
 impl MessageId {
-    /// Returns whether a message with this end and length is the one of this id.
-    pub(super) fn matches_end(self, conn: u64, offset_end: u64, bytes: u32) -> bool {
+    /// Returns whether the last byte of this id lies in the message of `bytes` that ends at `offset_end`.
+    pub(super) fn is_within(self, conn: u64, offset_end: u64, bytes: u32) -> bool {
         self.conn == conn
             && self.offset_end <= offset_end
             && self.offset_end > offset_end - u64::from(bytes)
@@ -140,9 +140,7 @@ mod tests {
     #[test]
     fn any_byte_of_a_message_names_it() {
         let id: MessageId = "7:r100".parse().expect("an id");
-        assert!(id.matches_end(7, 100, 1) && id.matches_end(7, 149, 50));
-        assert!(
-            !id.matches_end(7, 150, 50) && !id.matches_end(7, 99, 50) && !id.matches_end(8, 100, 1)
-        );
+        assert!(id.is_within(7, 100, 1) && id.is_within(7, 149, 50));
+        assert!(!id.is_within(7, 150, 50) && !id.is_within(7, 99, 50) && !id.is_within(8, 100, 1));
     }
 }

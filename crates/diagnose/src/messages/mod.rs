@@ -211,7 +211,7 @@ impl MessageTable {
         bytes: u32,
     ) -> bool {
         self.wanted
-            .is_some_and(|id| id.direction == direction && id.matches_end(conn, offset_end, bytes))
+            .is_some_and(|id| id.direction == direction && id.is_within(conn, offset_end, bytes))
     }
 
     /// Returns the story of the wanted message; `None`: no row was of it.

@@ -180,7 +180,7 @@ fn evidence(recording: &Recording, judging: DiagnosisOptions) -> Evidence {
         Vec::new(),
     )
     .with_snap(judging.snap)
-    .in_windows(WindowTimes::read(recording).sums());
+    .with_windows(WindowTimes::read(recording).sums());
     evidence.add_sockets(recording.sockets());
     // A connection has a row at least, but for what was lost.
     if recording.rows::<Connection>() <= judging.max_connections as u64 {

@@ -74,7 +74,7 @@ fn table(
 ) -> RequestTable {
     let manifest = (recording.coverage(), recording.loss());
     RequestTable::new(recording.header().clone(), names, manifest, wanted)
-        .in_windows(WindowTimes::read(recording))
+        .with_windows(WindowTimes::read(recording))
 }
 
 /// Feeds all rows; `after` each batch the requests that are over may be taken.

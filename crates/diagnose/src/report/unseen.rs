@@ -110,9 +110,7 @@ fn describe_open(open: &[&SocketKind], are_counted: bool) -> String {
         .map(|line| quantity(line.open, &format!("{} socket", title(&line.kind))))
         .collect();
     match (&facts[..], are_counted) {
-        ([], true) => {
-            "The recorded processes sent and received no byte over any socket.".to_owned()
-        }
+        ([], true) => "No recorded process sent or received a byte over any socket.".to_owned(),
         ([], false) => "The recorded processes had no socket open when whylat checked. \
                         hint: run as root with --detail calls to see short ones."
             .to_owned(),
@@ -224,7 +222,7 @@ mod tests {
         let text = why(&[line("tcp", 0, None), counted.clone()]);
         assert_eq!(
             text,
-            "The recorded processes sent and received no byte over any socket."
+            "No recorded process sent or received a byte over any socket."
         );
         let text = why(&[line("tcp", 1, None), counted]);
         assert_eq!(

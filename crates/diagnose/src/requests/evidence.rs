@@ -79,7 +79,7 @@ impl<'a> RequestEvidence<'a> {
         &self.table.names
     }
 
-    /// Returns whether requests are of windows only.
+    /// Returns whether calls were recorded in windows only (`--budget`).
     pub fn has_windows(&self) -> bool {
         self.table.has_windows()
     }

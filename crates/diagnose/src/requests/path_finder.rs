@@ -45,8 +45,7 @@ impl PathContext {
         served == self.own || Some(served) == self.peer || Some(served) == self.served
     }
 
-    /// Returns whether a server had not read the request by `ns`: then no timer of its own delays
-    /// it.
+    /// Returns whether the server first read the request at `ns` or later: a timer before that delayed nothing.
     pub(super) fn is_unread_until(&self, ns: u64) -> bool {
         self.side == Side::Server && ns <= self.home.1
     }

@@ -8,7 +8,7 @@ use crate::rows::windows::WindowTimes;
 impl RequestTable {
     /// Takes rows of these windows only.
     #[must_use]
-    pub fn in_windows(mut self, windows: WindowTimes) -> Self {
+    pub fn with_windows(mut self, windows: WindowTimes) -> Self {
         self.windows = windows;
         self
     }

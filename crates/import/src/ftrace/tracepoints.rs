@@ -104,7 +104,7 @@ impl Tracepoints {
         };
         tally.use_one();
         let source = ActivitySource::Tracepoints;
-        core.lose(message.into(), source, &mut self.suspended);
+        core.mark_loss(message.into(), source, &mut self.suspended);
     }
 
     /// Ends all open activities.

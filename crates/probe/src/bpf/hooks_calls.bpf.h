@@ -453,8 +453,8 @@ static __always_inline u64 thread_on_preempt(struct task_struct *task, struct ta
 	return now_ns;
 }
 
-/* The first that the window sees of a thread: it left its CPU before. */
-static __always_inline void thread_cut(struct thread_state *thread, struct task_struct *task)
+/* Begins the window of a thread that left its CPU before it: a call that is open then is cut. */
+static __always_inline void thread_begin_cut(struct thread_state *thread, struct task_struct *task)
 {
 	struct syscall_args args;
 
@@ -469,7 +469,7 @@ static __always_inline void thread_on_resume(struct task_struct *task, u64 now_n
 	struct thread_state *thread = has_windows ? thread_measured(task) : thread_known(task);
 
 	if (thread && !thread_is_current(thread)) {
-		thread_cut(thread, task);
+		thread_begin_cut(thread, task);
 		return;
 	}
 	if (!thread || (!thread->out_ns && !thread->preempted))
@@ -488,8 +488,8 @@ static __always_inline void thread_on_resume(struct task_struct *task, u64 now_n
 		wait_end(&thread->wait, task, now_ns);
 		preemptions_waited(thread, now_ns);
 	}
-	thread->blocked_ns = thread->out_ns;
-	thread->back_ns = now_ns;
+	thread->left_ns = thread->out_ns;
+	thread->resumed_ns = now_ns;
 	thread->out_ns = 0;
 }
 

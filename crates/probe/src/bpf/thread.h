@@ -77,8 +77,8 @@ struct thread_preemptions {
 
 struct thread_state {
 	u64 out_ns;	 /* when it left the CPU, blocked; 0: it is back */
-	u64 blocked_ns;	 /* the same of the last time that it is back from */
-	u64 back_ns;	 /* when it was back from that */
+	u64 left_ns;	 /* when it left its CPU the last time, and has run again since */
+	u64 resumed_ns;	 /* when it ran again after that */
 	bool in_call;	 /* of `calls` */
 	bool has_sum;	 /* there may be a sum of short preemptions */
 	bool preempted;	 /* it left the CPU, not blocked, and no hook saw it run since */

@@ -59,6 +59,17 @@ impl Host {
             jiffy_ns: jiffy_ns(),
         })
     }
+
+    /// Returns the same host as of another time of `CLOCK_MONOTONIC`.
+    #[must_use]
+    pub fn at(self, now_ns: u64) -> Self {
+        let after_ns = now_ns.wrapping_sub(self.now_ns);
+        Self {
+            now_ns,
+            now_realtime_ns: self.now_realtime_ns.wrapping_add(after_ns),
+            ..self
+        }
+    }
 }
 
 /// Reads a file of one line, without the line's end.

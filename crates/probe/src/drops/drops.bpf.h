@@ -110,7 +110,7 @@ static __always_inline bool drop_is_selected(const struct drop_packet *packet, u
 	return (*drop_port(packet->source_port) | *drop_port(packet->destination_port)) & protocol;
 }
 
-/* The same program does not run inside itself on one CPU, but the others may: a count is added at once. */
+/* Returns the count of this kind of drop; makes it first. Add to it atomically: other CPUs do, too. */
 static __always_inline struct drop_count *drop_count_of(const struct drop_key *key, u64 device)
 {
 	struct drop_count *count = bpf_map_lookup_elem(&drop_counts, key);
@@ -207,7 +207,7 @@ static __noinline int drop_note(void *ctx, struct drop_event *event)
 	return 0;
 }
 
-/* The arguments of a tracepoint as numbers, which the verifier knows nothing about. */
+/* Copies the arguments of a tracepoint as numbers: the verifier then knows no type of them. */
 static __always_inline void drop_arguments(u64 *to, const u64 *ctx, u32 bytes)
 {
 	bpf_probe_read_kernel(to, bytes, ctx);

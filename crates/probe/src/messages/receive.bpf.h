@@ -315,13 +315,13 @@ static __always_inline void message_wake(struct received_record *record,
 
 	record->woken_ns = 0;
 	record->run_ns = 0;
-	if (!ready_ns || wait->woken_ns < ready_ns || thread->blocked_ns > ready_ns ||
+	if (!ready_ns || wait->woken_ns < ready_ns || thread->left_ns > ready_ns ||
 	    !waited_for(wait, record->cookie))
 		return;
-	if (thread->back_ns < wait->woken_ns)
+	if (thread->resumed_ns < wait->woken_ns)
 		return; /* woken before it had let go of its CPU */
 	record->woken_ns = wait->woken_ns;
-	record->run_ns = thread->back_ns;
+	record->run_ns = thread->resumed_ns;
 }
 
 /* sock_recv_length: the call has taken nothing, though it may have copied (MSG_PEEK). */

@@ -113,9 +113,10 @@ struct {
 	__type(value, struct sent_batch);
 } sent_batches SEC(".maps");
 
-static __always_inline struct sent_batch *sent_batch(u32 which)
+/* Returns this CPU's batch of what ended the sending: `SENT_BY_...`. */
+static __always_inline struct sent_batch *sent_batch(u32 sent_by)
 {
-	return bpf_map_lookup_elem(&sent_batches, &which);
+	return bpf_map_lookup_elem(&sent_batches, &sent_by);
 }
 
 static __always_inline void sent_batch_flush(struct sent_batch *batch)

@@ -47,7 +47,7 @@ struct CodeHistory {
     order: VecDeque<u32>,
 }
 
-/// What one record says.
+/// Holds what one record says.
 #[derive(Debug, PartialEq, Eq)]
 enum CodeEvent {
     Map { pid: u32, mapping: Mapping },

@@ -48,7 +48,7 @@ pub struct Stacks {
     python: PythonNames,
     /// Where the kernel side learns of interpreters.
     python_processes: Option<PythonProcesses>,
-    /// What programs had mapped that have ended.
+    /// Mappings of programs that have ended.
     code_events: CodeEvents,
 }
 

@@ -88,7 +88,7 @@ __noinline u64 stack_hash(const struct stack_seen *seen)
 	return hash;
 }
 
-/* The same of functions of Python. */
+/* Hashes the Python functions of a stack; 0 without a stack. */
 __noinline u64 stack_codes_hash(const struct stack_seen *seen)
 {
 	u64 hash = 0;

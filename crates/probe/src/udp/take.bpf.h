@@ -323,7 +323,7 @@ static __always_inline void udp_next(struct udp_taking *taking, const struct soc
 	taking->next_arrived_ns = arrival ? arrival->arrived_ns : 0;
 }
 
-/* Returns what the call has taken of what is noted; NULL: it is not. */
+/* Returns the noted datagram that the receive call took; NULL: it was not noted. */
 static __always_inline struct datagram *udp_take_noted(struct sock *sk, struct udp_queue *queue,
 						       struct udp_taking *taking)
 {

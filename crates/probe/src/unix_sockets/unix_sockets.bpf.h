@@ -206,8 +206,8 @@ static __always_inline u64 unix_take_unread(struct sock *sk, u64 now_ns)
 }
 
 /*
- * Follows the running process if a recorded one has connected to this socket of it: an accepted socket has the name of
- * the listening one, and who connected has none.
+ * Follows the running process if a recorded one has connected to its socket `sk`. Such a socket has the address of the
+ * listening one; the socket of a client has none.
  */
 static __always_inline bool unix_follow(struct sock *sk)
 {

@@ -62,7 +62,7 @@ impl Probe for Waits {
         Source::Batches(|maps| [&maps.wait_ring, &maps.wait_overflow], decode)
     }
 
-    /// Refused runs are switches between threads that were not examined.
+    /// Counts the records made and lost. A run that the kernel refused is a switch without a record.
     fn count(&self, kernel: &KernelCounts<'_>) -> Result<ProbeCount, HooksError> {
         if !kernel.levels.waits {
             return Ok(ProbeCount::default());

@@ -202,7 +202,7 @@ static __always_inline void zerocopy_on_report(struct sock *sk)
 	*(volatile u32 *)&zc->busy = 0;
 }
 
-/* Counts the last report of a socket that has closed, or to which nothing is attached any more. */
+/* Counts the last report of a socket: it has closed, or the recording ends. */
 static __always_inline void zerocopy_on_end(struct sock *sk)
 {
 	struct zerocopy_socket *zc = bpf_sk_storage_get(&zerocopy_sockets, sk, NULL, 0);

@@ -238,7 +238,7 @@ impl<'a> FlightRecorder<'a> {
         }
         let durations = self.durations.entry(key);
         let durations = durations.or_insert_with(|| Durations::new(quantile));
-        durations.is_slow(message.took_ns)
+        durations.add_duration(message.took_ns)
     }
 
     /// Returns the next random number (xorshift64).

@@ -7,7 +7,7 @@ const BUCKETS: usize = 40 * PARTS as usize;
 /// When there are so many, each counts half from now on: what is slow changes with the load.
 const RECENT: u32 = 65_536;
 /// Durations between two computations of the quantile.
-const LOOK_EVERY: u32 = 64;
+const THRESHOLD_EVERY: u32 = 64;
 
 /// Durations, counted.
 #[derive(Debug, Clone)]
@@ -17,7 +17,7 @@ pub(super) struct Durations {
     total: u32,
     /// First bucket above the quantile; `None`: there are not enough durations.
     slow_from: Option<usize>,
-    until_look: u32,
+    until_threshold: u32,
 }
 
 impl Durations {
@@ -28,18 +28,18 @@ impl Durations {
             counts: vec![0; BUCKETS],
             total: 0,
             slow_from: None,
-            until_look: 0,
+            until_threshold: 0,
         }
     }
 
-    /// Adds a duration; returns whether it is slow in comparison with those before.
-    pub(super) fn is_slow(&mut self, duration_ns: u64) -> bool {
+    /// Counts a duration; returns whether it is above the quantile of those before.
+    pub(super) fn add_duration(&mut self, duration_ns: u64) -> bool {
         let bucket = bucket_of(duration_ns);
-        if self.until_look == 0 {
-            self.slow_from = self.look();
-            self.until_look = LOOK_EVERY.min(self.total.max(1));
+        if self.until_threshold == 0 {
+            self.slow_from = self.compute_threshold();
+            self.until_threshold = THRESHOLD_EVERY.min(self.total.max(1));
         }
-        self.until_look -= 1;
+        self.until_threshold -= 1;
         self.counts[bucket] += 1;
         self.total += 1;
         if self.total >= RECENT {
@@ -50,7 +50,7 @@ impl Durations {
     }
 
     /// Returns the bucket from which on durations are slow; `None`: too few durations.
-    fn look(&self) -> Option<usize> {
+    fn compute_threshold(&self) -> Option<usize> {
         let above = f64::from(self.total) * (1.0 - self.quantile);
         if above < 1.0 {
             return None;
@@ -84,7 +84,7 @@ mod tests {
         let mut durations = Durations::new(0.99);
         let slow: Vec<u64> = (0..100_000u64)
             .map(|number| 10_000 + (number * 7_919) % 90_000)
-            .filter(|duration_ns| durations.is_slow(*duration_ns))
+            .filter(|duration_ns| durations.add_duration(*duration_ns))
             .collect();
         assert!((300..=1_100).contains(&slow.len()), "{}", slow.len());
         assert!(slow.iter().all(|duration_ns| *duration_ns > 90_000));
@@ -93,7 +93,7 @@ mod tests {
     #[test]
     fn few_messages_make_none_slow() {
         let mut durations = Durations::new(0.99);
-        assert!((0..100).all(|number| !durations.is_slow(number * 1_000_000)));
+        assert!((0..100).all(|number| !durations.add_duration(number * 1_000_000)));
     }
 
     proptest! {

@@ -67,6 +67,7 @@ pub fn record(
         mut coverage,
         processes,
         run_ns,
+        attach_ns,
     } = open_sources(
         &mut storage,
         &options.target,
@@ -74,6 +75,8 @@ pub fn record(
         options.detail,
         (is_usdt, options.budget.is_some()),
     )?;
+    // the load of the programs before it takes up to seconds
+    let host = host.at(attach_ns);
     let mut usdt_storage = usdt::Storage::uninit();
     let probes = attach_usdt(&mut usdt_storage, hooks.as_ref(), &plan, found)?;
     coverage.extend(probes.as_ref().map(|_| usdt::coverage_with(ProbeState::On)));

@@ -105,6 +105,7 @@ pub fn watch(
         mut coverage,
         processes: _,
         run_ns: _,
+        attach_ns: _,
     } = open_sources(
         &mut storage,
         &options.target,

@@ -100,7 +100,7 @@ impl CpuTimeline {
             }
             // The source has no event of the switch: the one before ran until its last event at least.
             _ => {
-                self.take_off(before_ns, false, suspended);
+                self.end_thread(before_ns, false, suspended);
                 self.put_on(time_ns, shown.clone(), source, false, suspended);
             }
         }
@@ -114,7 +114,7 @@ impl CpuTimeline {
         source: ActivitySource,
         suspended: &mut SuspendedActivities,
     ) {
-        self.take_off(time_ns, true, suspended);
+        self.end_thread(time_ns, true, suspended);
         self.put_on(time_ns, next, source, true, suspended);
     }
 
@@ -184,8 +184,8 @@ impl CpuTimeline {
         self.last_ns = self.last_ns.max(end_ns.min(next_ns));
     }
 
-    /// Marks that events were lost after the last one.
-    pub fn lose(
+    /// Ends open spans at the last event, and opens an error span: later events were lost.
+    pub fn mark_loss(
         &mut self,
         message: Rc<str>,
         source: ActivitySource,
@@ -195,7 +195,7 @@ impl CpuTimeline {
         if let Some(error) = self.error.take() {
             self.lane.close(error, self.last_ns, true);
         }
-        self.take_off(self.last_ns, false, suspended);
+        self.end_thread(self.last_ns, false, suspended);
         suspended.clear();
         let what = self.span_subject(&OpenActivity {
             kind: ActivityKind::DecodeError,
@@ -209,7 +209,7 @@ impl CpuTimeline {
     /// Ends all at the last event.
     pub fn finish(mut self, into: &mut Activities) {
         self.end_leaf(u64::MAX);
-        self.take_off(self.last_ns, false, &mut SuspendedActivities::new());
+        self.end_thread(self.last_ns, false, &mut SuspendedActivities::new());
         if let Some(error) = self.error.take() {
             self.lane.close(error, self.last_ns, false);
         }
@@ -217,7 +217,7 @@ impl CpuTimeline {
     }
 
     /// Ends the running thread's span; its system calls and functions are suspended.
-    fn take_off(&mut self, time_ns: u64, seen: bool, suspended: &mut SuspendedActivities) {
+    fn end_thread(&mut self, time_ns: u64, seen: bool, suspended: &mut SuspendedActivities) {
         let kept = |kind| matches!(kind, ActivityKind::Syscall | ActivityKind::Function);
         let activities = self.open.iter().map(|(_, activity)| activity);
         let still_open: Vec<_> = activities

@@ -290,11 +290,11 @@ fn draw_cause(layout: &mut TextLayout, cause: &TailCause) {
         .filter(|part| part.name != cause.what)
         .take(PARTS)
         .map(|part| {
-            format!(
-                "{} {}",
-                part.name,
-                format_nanoseconds(part.deviation_ns.median)
-            )
+            let (name, ns) = (&part.name, format_nanoseconds(part.deviation_ns.median));
+            match part.messages < cause.messages {
+                true => format!("{name} {ns} (in {})", count(part.messages)),
+                false => format!("{name} {ns}"),
+            }
         })
         .collect();
     if !parts.is_empty() {

@@ -229,9 +229,9 @@ impl Evidence {
         is_judged(&self.only, conn)
     }
 
-    /// Judges connections without calls and samples of threads, if these are of windows only. To be called before rows are
+    /// Leaves out calls and samples of threads if they were recorded in windows only (`--budget`). Call it before rows are
     /// added.
-    pub fn in_windows(mut self, windows: Option<WindowSums>) -> Self {
+    pub fn with_windows(mut self, windows: Option<WindowSums>) -> Self {
         self.windows = windows;
         self
     }

@@ -110,7 +110,7 @@ pub struct FlagTimes {
     /// Delayed ACK.
     pub delayed_ack: FlagTime,
     /// None of the flags that come from samples.
-    pub no_other: FlagTime,
+    pub without_flags: FlagTime,
 }
 
 impl FlagTimes {
@@ -123,7 +123,8 @@ impl FlagTimes {
         self.timeout.add(flags.timeout, length_ns);
         self.congestion.add(flags.has_congestion(), length_ns);
         self.receiver_window.add(flags.receiver_window, length_ns);
-        self.no_other.add(Some(!flags.is_any_raised()), length_ns);
+        self.without_flags
+            .add(Some(!flags.is_any_raised()), length_ns);
     }
 
     /// Adds the time of the round-trip ledger's intervals, and which of them had a delayed ACK.
@@ -134,14 +135,13 @@ impl FlagTimes {
         }
     }
 
-    /// SNAP's default class: time without any of the flags. Delayed ACKs come from other
-    /// readings than the rest, so their time is taken off whole: a lower bound. `None` when
-    /// no sample was there. The second value says whether every flag was measured.
-    pub fn sender_app(&self) -> Option<(FlagTime, bool)> {
-        if self.no_other.observed_ns == 0 {
+    /// Returns the time of SNAP's default class: without any other flag, less all time of delayed ACKs, which come from
+    /// other readings. So it is a lower bound. `None`: there was no sample. The second value: every flag was measured.
+    pub fn sender_app_time(&self) -> Option<(FlagTime, bool)> {
+        if self.without_flags.observed_ns == 0 {
             return None;
         }
-        let mut flag = self.no_other;
+        let mut flag = self.without_flags;
         flag.flagged_ns = flag.flagged_ns.saturating_sub(self.delayed_ack.flagged_ns);
         let inputs = [self.timeout, self.receiver_window, self.delayed_ack];
         Some((flag, inputs.iter().all(|input| input.observed_ns > 0)))
@@ -151,7 +151,7 @@ impl FlagTimes {
 impl From<&FlagTimes> for report::FlagShares {
     fn from(times: &FlagTimes) -> Self {
         Self {
-            sender_app_limited: times.sender_app().and_then(|(flag, _)| flag.share()),
+            sender_app_limited: times.sender_app_time().and_then(|(flag, _)| flag.share()),
             send_buffer_limited: times.send_buffer.share(),
             fast_retransmission: times.fast_retransmission.share(),
             timeout: times.timeout.share(),
@@ -203,7 +203,7 @@ mod tests {
         assert_eq!(flags.congestion.share(), Some(1.0));
         assert_eq!(flags.receiver_window.share(), Some(1.0));
         assert_eq!(flags.delayed_ack.share(), None, "not measured is not zero");
-        let (app, complete) = flags.sender_app().expect("a sample");
+        let (app, complete) = flags.sender_app_time().expect("a sample");
         assert_eq!((app.flagged_ns, complete), (0, false));
     }
 
@@ -220,7 +220,7 @@ mod tests {
         assert_eq!(flags.fast_retransmission.share(), None);
         assert_eq!(flags.receiver_window.share(), None);
         assert_eq!(
-            flags.sender_app().map(|(app, _)| app.flagged_ns),
+            flags.sender_app_time().map(|(app, _)| app.flagged_ns),
             Some(1_000)
         );
     }

@@ -16,7 +16,7 @@ const APP_SHARES: [f64; 2] = [0.05, 0.5];
 type Reading = fn(&FlagTimes) -> Option<(FlagTime, bool)>;
 
 const ROWS: [(&str, Reading); 5] = [
-    ("sender_app_limited", FlagTimes::sender_app),
+    ("sender_app_limited", FlagTimes::sender_app_time),
     ("send_buffer_limited", |flags| {
         observe_flag(flags.send_buffer)
     }),

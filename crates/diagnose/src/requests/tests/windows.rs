@@ -71,7 +71,7 @@ fn report(rows: &Rows, windows: &[(u64, u64)], batch: usize) -> RequestReport {
     }
     let table = rows
         .table(&[])
-        .in_windows(WindowTimes::from_rows(&columns, 0));
+        .with_windows(WindowTimes::from_rows(&columns, 0));
     rows.fill(table, batch).report(RecordingState::default())
 }
 
@@ -123,7 +123,7 @@ fn time_between_windows_is_in_no_sum() {
     let rows = rows(&served, &windows);
     let table = rows
         .table(&[])
-        .in_windows(WindowTimes::from_rows(&columns, 0));
+        .with_windows(WindowTimes::from_rows(&columns, 0));
     let table = rows.fill(table, usize::MAX);
     let (_, digest) = table.services.rank_services().remove(0);
     let series = &digest.series;
