@@ -132,7 +132,7 @@ impl Config {
     }
 }
 
-/// What is wrong with a file, with the place of each.
+/// Errors of a file, each with its place.
 #[derive(Debug, Default)]
 struct Wrong(Vec<(usize, anyhow::Error)>);
 

@@ -28,7 +28,7 @@ pub(crate) struct PerfRecord<'a> {
     /// `PERF_RECORD_…`.
     pub(crate) kind: u32,
     pub(crate) misc: u16,
-    /// What follows the header.
+    /// Bytes after the header.
     pub(crate) body: &'a [u8],
 }
 

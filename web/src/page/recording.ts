@@ -1,4 +1,4 @@
-// What the recording covers, what it lost, what it cost: always, also when all is well.
+// What the recording covers, what it lost, its overhead: always, also when all is well.
 
 import type { About, Coverage } from "../data/contract";
 import type { Side } from "../data/side";
@@ -24,7 +24,7 @@ export function recordingPanel(side: Side): HTMLElement {
     ["Host", `${host.name}, ${host.cpus} CPUs, Linux ${host.kernel}`],
     ["Coverage", coverage(report)],
     ["Loss", loss(report)],
-    ["Own cost", cost(report)],
+    ["Overhead", cost(report)],
     ["Closed", el("span", {}, ...prose(CLOSED[report.closed]))],
     ["Damaged", report.problems.length > 0 ? lines(report.problems) : null],
     ["Left out", leftOut(side)],

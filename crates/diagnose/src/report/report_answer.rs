@@ -2,7 +2,7 @@
 
 use super::finding::SLEPT_BETWEEN;
 use super::severity::LEAST_HARM_NS;
-use super::{Finding, Receive, Report, RuleId, Severity, SlowMessages};
+use super::{Finding, Receive, Report, RuleId, Severity, SlowMessages, UndecidedFinding};
 use crate::imports::ImportedTrace;
 
 /// The answer of a report, which its first sentence gives.
@@ -14,8 +14,8 @@ pub enum ReportAnswer<'a> {
     Problem(&'a Finding),
     /// The slow messages that cost most.
     SlowMessages(&'a SlowMessages),
-    /// No problem was found, but so much time may be lost, ns.
-    Undecided(u64),
+    /// No problem was found, but there may be this one.
+    Undecided(&'a UndecidedFinding),
     /// Nothing is wrong at this end: requests wait for the other end.
     OtherEnd(&'a Finding),
     /// No TCP connection was seen.
@@ -56,7 +56,7 @@ impl Report {
             _ if let Some(trace) = &self.imported => ReportAnswer::Imported(trace),
             (Some(worst), _) => ReportAnswer::Problem(worst),
             _ if let Some(slow) = self.costly_messages().next() => ReportAnswer::SlowMessages(slow),
-            (_, Some(doubt)) => ReportAnswer::Undecided(doubt.possible_harm_ns),
+            (_, Some(doubt)) => ReportAnswer::Undecided(doubt),
             _ if let Some(waits) = self.other_end() => ReportAnswer::OtherEnd(waits),
             _ if self.connections.is_empty() => ReportAnswer::NoConnection,
             _ if let Some(receive) = self.only_received() => ReportAnswer::OnlyReceived(receive),

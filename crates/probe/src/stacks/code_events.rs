@@ -1,4 +1,4 @@
-//! What lay where in programs that have ended: the kernel's records of what it maps as code, of forks and of `execve`
+//! Reads the kernel's records of mapped code, of forks and of `execve`, for what lay where in programs that have ended
 //! (perf_event_open(2): `PERF_RECORD_MMAP2`, `_FORK`, `_COMM`). `/proc/PID/maps` says it only while a process lives.
 
 use std::collections::{HashMap, VecDeque};
@@ -38,7 +38,7 @@ pub(super) struct CodeAt {
     pub(super) older: Option<u32>,
 }
 
-/// What processes have mapped.
+/// Holds the code that processes have mapped.
 #[derive(Default)]
 struct CodeHistory {
     /// Each program with the time in nanoseconds from which on the process was it.

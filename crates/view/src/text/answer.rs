@@ -20,9 +20,10 @@ pub fn answer_sentence(report: &Report) -> String {
         ReportAnswer::Imported(trace) => imports::headline(trace),
         ReportAnswer::Problem(worst) => worst.headline.clone(),
         ReportAnswer::SlowMessages(slow) => slow::headline(slow),
-        ReportAnswer::Undecided(possible_harm_ns) => format!(
-            "Up to {} may be lost; this recording does not show the cause.",
-            duration(possible_harm_ns)
+        ReportAnswer::Undecided(undecided) => format!(
+            "Undecided: {} Possible harm: {}.",
+            undecided.headline,
+            duration(undecided.possible_harm_ns)
         ),
         ReportAnswer::OtherEnd(waits) => {
             format!("No problem found at this end. {}", waits.headline)
@@ -41,6 +42,9 @@ pub fn answer_sentence(report: &Report) -> String {
 
 /// Returns why no connection was seen, or what was seen instead.
 fn explain_nothing(report: &Report) -> String {
+    if report.requests.as_ref().is_some_and(|it| it.count() > 0) {
+        return describe_calm(report);
+    }
     if let Some(why) = &report.why_unseen
         && has_other_sockets(&report.sockets, &report.about.coverage)
     {

@@ -89,7 +89,9 @@ fn describe_facts(connection: &Connection) -> String {
         Some(_) => "lasted",
         None => "observed for",
     };
-    let mut facts = vec![format!("{verb} {}", duration(connection.lifetime_ns))];
+    let lifetime = Some(connection.lifetime_ns).filter(|ns| *ns > 0);
+    let mut facts = Vec::new();
+    facts.extend(lifetime.map(|ns| format!("{verb} {}", duration(ns))));
     let totals = &connection.totals;
     facts.extend(
         totals

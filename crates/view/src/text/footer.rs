@@ -92,7 +92,7 @@ fn unaccounted_text(residual: i64) -> String {
 /// Writes CPU time and memory of the recorder.
 fn draw_cost(layout: &mut TextLayout, cost: Option<&Cost>) {
     let Some(cost) = cost else {
-        layout.entry(2, "cost", LABEL, "not recorded");
+        layout.entry(2, "overhead", LABEL, "not recorded");
         return;
     };
     let cpu = if cost.wall_ns == 0 {
@@ -113,5 +113,5 @@ fn draw_cost(layout: &mut TextLayout, cost: Option<&Cost>) {
         percent(cpu),
         format_bytes(cost.max_rss_bytes)
     );
-    layout.entry(2, "cost", LABEL, &text);
+    layout.entry(2, "overhead", LABEL, &text);
 }

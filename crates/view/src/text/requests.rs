@@ -112,8 +112,12 @@ pub fn headline(report: &RequestReport) -> String {
             duration(max)
         ),
     };
+    let owner = match service.requests {
+        1 => "Its",
+        _ => "Their",
+    };
     format!(
-        "{} {ends}: {times}. Their time: {}.",
+        "{} {ends}: {times}. {owner} time: {}.",
         quantity(service.requests, "request"),
         largest_shares(&service.parts.all, functions_of_all(service))
     )

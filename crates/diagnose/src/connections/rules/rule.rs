@@ -116,7 +116,7 @@ pub trait Rule: Sync {
     /// Returns the headline of a verdict that is undecided.
     fn undecided_headline(&self, undecided: &UndecidedFinding) -> String {
         format!(
-            "Up to {} may be lost; the recording does not show the cause.",
+            "A delay of up to {}: the recording does not show the cause.",
             crate::units::duration(undecided.possible_harm_ns)
         )
     }

@@ -77,9 +77,9 @@ pub fn of_time(case: &ServiceCase<'_>, ns: u64) -> String {
     )
 }
 
-/// Returns the requests in a sentence: `5 requests of curl to 10.0.0.1:80`.
+/// Returns the requests in a sentence: `5 requests from curl to 10.0.0.1:80`.
 pub fn of_requests(case: &ServiceCase<'_>) -> String {
-    let word = if case.is_server() { "to" } else { "of" };
+    let word = if case.is_server() { "to" } else { "from" };
     let requests = quantity(case.requests(), "request");
     format!("{requests} {word} {}", case.title())
 }
