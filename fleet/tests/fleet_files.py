@@ -116,7 +116,7 @@ def _connection(
         watched = generator.choice([0, 10**9, 3 * 10**9])
         parts = [int(watched * generator.choice([0, 0, 0, 0.01, 0.26, 0.5, 0.8, 1])) for _ in range(5)]
         end = closed if step == 2 else None
-        # the totals of an hour are written at the begin of the next; what comes later is of another window
+        # the totals of an hour are written at the start of the next; what comes later is of another window
         times = [generator.randrange(HOUR_NS), HOUR_NS + 10, HOUR_NS + 200 * SECOND_NS]
         time = BEGIN_NS + (generator.choice(times) if step else times[0])
         rows["fleet_connections"].append(

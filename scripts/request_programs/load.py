@@ -36,7 +36,7 @@ def read(sock, size):
 
 
 def wait_for(port):
-    """Returns a connection to a server that begins."""
+    """Returns a connection to a server that starts."""
     while True:
         try:
             return socket.create_connection(("127.0.0.1", port))

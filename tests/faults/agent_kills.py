@@ -171,7 +171,7 @@ def check_life(life, coverage, writes, calls):
         demand(begin + length == following, f"a gap within a life at {following}: {own}")
     least_ns = whole_ns if life.ended_ns - whole_ns > STORE_NS else whole_ns - INTERVAL_NS
     if life.killed:
-        demand(not own or own[0][0] <= life.ready_ns, f"the begin of a life is not there: {life}, {own}")
+        demand(not own or own[0][0] <= life.ready_ns, f"the start of a life is not there: {life}, {own}")
         demand(
             stored_ns >= min(least_ns, life.ended_ns) or least_ns < life.ready_ns,
             f"more was lost than the open minute: {life}, {own}",

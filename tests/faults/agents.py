@@ -89,7 +89,7 @@ def losses(page):
 
 
 def dataset_rows(path, table, host, columns):
-    """Rows of a dataset's table, in order of their begin."""
+    """Rows of a dataset's table, in order of their start."""
     demand(PYTHON.exists(), f"there is no {PYTHON}, which has DuckDB\nhint: make fleet/.venv/dev")
     rows = json.loads(finish(PYTHON, HERE / "dataset.py", path, table, host, *columns))
     return [tuple(row) for row in rows]

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Rows of a fleet's dataset, as readers get them. In: its directory, a table, a host, columns. Out: the rows as JSON,
-in order of their begin. Needs DuckDB for Python.
+in order of their start. Needs DuckDB for Python.
 """
 
 import json
@@ -17,7 +17,7 @@ class Dataset:
         self.path = path
 
     def rows(self, table, columns, host):
-        """Rows of a table of one host, in order of their begin."""
+        """Rows of a table of one host, in order of their start."""
         names = [str(file) for file in self.path.glob(f"{table}/*/*/{host}.*.parquet")]
         hours = {name for name in names if len(name.split(".")[-2]) == 2}
         files = [name for name in names if name in hours or name[: -len("MM.parquet")] + ".parquet" not in hours]

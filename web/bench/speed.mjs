@@ -16,7 +16,7 @@ if (!file) {
 const browser = await launch();
 const results = [];
 
-/** From the begin of the navigation until a frame has been drawn after the page was. */
+/** From the start of the navigation until a frame has been drawn after the page was. */
 async function interactive(name) {
   const { page, faults, close } = await open(browser, file, { hash: `#page=${name}` });
   const ms = await page.evaluate(

@@ -73,7 +73,7 @@ test("services have the report's numbers and parts", async () => {
   await close();
 });
 
-test("the map counts every request by its begin and duration", async () => {
+test("the map counts every request by its start and duration", async () => {
   const { page, faults, close } = await open(browser, file, { hash: "#page=requests" });
   const panel = page.getByRole("region", { name: "Requests by time and duration" });
   assert.ok((await panel.locator("header").innerText()).includes(`${format.count(report.requests.length)} requests`));

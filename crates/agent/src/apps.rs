@@ -33,7 +33,7 @@ pub struct Application {
     /// Pattern of `NAMESPACE/NAME` of the workload of the pod: `*` stays within a part.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub workload: Option<String>,
-    /// Name of the container, or the begin of its id.
+    /// Name of the container, or the start of its id.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub container: Option<String>,
     /// Pattern of the name of the systemd unit, as `nginx.service`.

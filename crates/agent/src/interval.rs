@@ -11,7 +11,7 @@ use crate::ContainerIdentity;
 /// a whole minute of it, but for the first and the last of an agent's life.
 #[derive(Debug, Clone)]
 pub struct Interval {
-    /// Its begin.
+    /// Its start.
     pub begin_ns: i64,
     /// That the host was watched, and by what. What the shipping side knows (`spooled_files`,
     /// `dropped_files`, `rows`) it fills in itself.

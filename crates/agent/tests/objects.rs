@@ -249,7 +249,7 @@ fn s3_outage_loses_nothing() {
     let environment = s3_environment(port);
     drop(server);
 
-    // away from the begin on, and killed with all in the spool
+    // away from the start on, and killed with all in the spool
     let mut shipping = Shipping::begin(dir, "s3://fleet/data", "hour", &borrowed(&environment));
     shipping.line("stored");
     drop(shipping);

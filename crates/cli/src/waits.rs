@@ -64,7 +64,7 @@ enum By {
 }
 
 impl WaitArgs {
-    /// Returns the begin and the end of the window, ns after the start; `None`: no window.
+    /// Returns the start and the end of the window, ns after the start; `None`: no window.
     pub(crate) fn window_ns(&self) -> Option<(u64, u64)> {
         let given = self.from.is_some() || self.to.is_some();
         given.then(|| (self.from.unwrap_or(0), self.to.unwrap_or(u64::MAX)))

@@ -32,7 +32,7 @@ struct Sums<'a> {
 }
 
 impl Sums<'_> {
-    /// Adds the spans of one CPU or thread, in the order of their begin.
+    /// Adds the spans of one CPU or thread, in the order of their start.
     fn add(&mut self, rows: Vec<Activity>) {
         let mut open: Vec<Open> = Vec::new();
         for row in rows {

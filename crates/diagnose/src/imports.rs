@@ -95,7 +95,7 @@ struct OpenSpan {
     function: Option<Option<String>>,
 }
 
-/// Sums of all spans. Rows come in the order of their begins.
+/// Sums of all spans. Rows come in the order of their starts.
 #[derive(Debug, Default)]
 struct TraceSums {
     sources: BTreeSet<ActivitySource>,
@@ -107,7 +107,7 @@ struct TraceSums {
     threads: BTreeMap<(Option<u32>, Option<String>), (u64, u64)>,
     functions: HashMap<Option<String>, FunctionTimes>,
     tracks: HashMap<TrackKey, Vec<OpenSpan>>,
-    /// Spans that begin at one time, the outer ones first when they are taken.
+    /// Spans that start at one time, the outer ones first when they are taken.
     at_once: Vec<Activity>,
 }
 

@@ -129,7 +129,7 @@ fn is_apart(rows: &Activities, row: usize) -> bool {
     rows.cpu[row].is_none() || rows.kind[row] == ActivityKind::Migration
 }
 
-/// Returns the recording's spans by CPU, in the order of their begins, outer ones first.
+/// Returns the recording's spans by CPU, in the order of their starts, outer ones first.
 fn recorded_spans(recorded: &Activities) -> BTreeMap<u16, Vec<MergedSpan>> {
     let mut cpus: BTreeMap<u16, Vec<MergedSpan>> = BTreeMap::new();
     for row in (0..recorded.len()).filter(|row| !is_apart(recorded, *row)) {

@@ -49,7 +49,7 @@ impl FrameStack {
     }
 }
 
-/// A begin or end that waits for the next time, to share the interval until then.
+/// A start or end that waits for the next time, to share the interval until then.
 #[derive(Debug, Clone, Copy)]
 enum PendingBranch {
     Call(usize),
@@ -217,7 +217,7 @@ impl CallStack {
         }
     }
 
-    /// Handles the begin of the trace: the untraced part ends, or a new stack begins.
+    /// Handles the start of the trace: the untraced part ends, or a new stack begins.
     fn trace_begins(&mut self, time_ns: u64, previous_ns: u64, to: &CodeLocation) {
         match self.stack.frames.last() {
             _ if self.kernel_only => {

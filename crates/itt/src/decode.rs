@@ -5,7 +5,7 @@ use crate::record::{Body, Context, Identifier, Record, Scope, SyncAction};
 use crate::value::{Value, ValueType};
 use crate::wire::{ChunkOwner, RecordCode, RecordHead};
 
-/// Decodes the record at the begin of the words; returns it with its number of words. `None` for a
+/// Decodes the record at the start of the words; returns it with its number of words. `None` for a
 /// damaged record.
 pub(crate) fn decode(owner: ChunkOwner, words: &[u64]) -> Option<(Record, usize)> {
     let (head, length, has_ticks) = RecordHead::unpack(*words.first()?)?;

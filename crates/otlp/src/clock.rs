@@ -2,7 +2,7 @@
 
 use diagnose::report::RecordingHost;
 
-/// Reading of both clocks at the begin of a recording.
+/// Reading of both clocks at the start of a recording.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RecordingClock {
     started_ns: u64,

@@ -68,7 +68,7 @@ impl SpanIdentity {
     }
 }
 
-/// Returns the begin of a digest. All zeros is no id.
+/// Returns the start of a digest. All zeros is no id.
 fn first<const N: usize>(digest: &[u8; 32]) -> [u8; N] {
     let mut id = [0; N];
     id.copy_from_slice(&digest[..N]);

@@ -105,7 +105,7 @@ impl MetricTable {
         attributes: Vec<KeyValue>,
     ) {
         let start_time_unix_nano = match label.kind {
-            // the last value has no begin
+            // the last value has no start
             MetricKind::Gauge => 0,
             _ => self.times.0,
         };

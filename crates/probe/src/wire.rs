@@ -25,7 +25,7 @@ pub(crate) fn read<T: Wire>(bytes: &[u8]) -> Option<T> {
     Some(unsafe { bytes.as_ptr().cast::<T>().read_unaligned() })
 }
 
-/// Returns the record at the begin of `bytes`, at least `least` bytes long; the rest is zero.
+/// Returns the record at the start of `bytes`, at least `least` bytes long; the rest is zero.
 pub(crate) fn read_padded<T: Wire>(bytes: &[u8], least: usize) -> Option<T> {
     if bytes.len() < least || bytes.len() > size_of::<T>() {
         return None;

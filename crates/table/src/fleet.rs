@@ -129,7 +129,7 @@ table! {
 
 table! {
     /// A connection's socket. It is written when it is first seen, when its owner becomes known or changes, and when
-    /// it closes. It is written at the begin of each hour, too. Times are totals since the agent first saw it; of
+    /// it closes. It is written at the start of each hour, too. Times are totals since the agent first saw it; of
     /// several rows of one `conn_id`, the latest holds.
     row FleetConnection, columns FleetConnections, name "fleet_connections", time time_ns {
         /// Name of the host that saw it.

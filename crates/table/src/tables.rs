@@ -411,7 +411,7 @@ table! {
         /// Time the thread was runnable and waited for a CPU within the call.
         runq_ns: Option<u64>, "ns", null = "blocking could not be measured (see coverage)";
         /// How long the first byte received had been ready, with no thread in a call for it. Exact to 2 µs on TCP;
-        /// bytes that came unseen (before an open recording or a window of a budget, after `shutdown()`) have a begin in
+        /// bytes that came unseen (before an open recording or a window of a budget, after `shutdown()`) have a start in
         /// jiffies. A send call that begins a flight meanwhile hides what came before it. After a call with `MSG_PEEK`,
         /// bytes wait from its end on. Of datagrams it is exact, or null.
         unread_ns: Option<u64>, "ns", null = "a send call, nothing was received, an MPTCP socket, a UNIX socket where it was not seen, or a UDP socket of a client, at its first receive call, or where it was not seen, or the kernel did not run the probe when the TCP segment came";
@@ -1097,7 +1097,7 @@ table! {
         cpu: Option<u16>, "-", null = "the source does not say: spans are then nested by thread";
         /// The source.
         source: ActivitySource, "-";
-        /// Whether the source shows the begin. If not, it began at `begin_ns` or before.
+        /// Whether the source shows the start. If not, it began at `begin_ns` or before.
         begin_seen: bool, "-";
         /// Whether the source shows the end. If not, it ended at `end_ns` or later.
         end_seen: bool, "-";

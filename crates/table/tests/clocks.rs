@@ -135,7 +135,7 @@ fn steer(kernel: &mut Kernel, interval: (i64, i64), random: &mut Random) {
             }
             kernel.slew_until_ns = interval.1 + random.below(2_000_000_000) as i64;
         }
-        // a slew that begins and ends unseen
+        // a slew that starts and ends unseen
         2 if kernel.slew_until_ns < interval.0 => {
             let at = times(2, interval, random);
             let slew_ppb = signed(MAX_PPB, random);

@@ -169,7 +169,7 @@ impl TextLayout {
         self.hanging(indent, &label, Style::Dim, Style::Plain, text);
     }
 
-    /// Adds a paragraph that begins with a name; its later lines are indented further.
+    /// Adds a paragraph that starts with a name; its later lines are indented further.
     pub fn bullet(&mut self, indent: usize, (style, name): (Style, &str), text: &str) {
         const FURTHER: usize = 2;
         let name = format!("{} ·", remove_controls(name));

@@ -121,7 +121,7 @@ def ask(
     several times.
 
     `totals` also opens `fleet_totals`: `fleet_connections` with the hour after the window. Agents write the totals of
-    connections so far at the begin of an hour.
+    connections so far at the start of an hour.
     """
     broken: dict[str, str] = {}
     for _ in range(ATTEMPTS):

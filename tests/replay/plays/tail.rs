@@ -76,7 +76,7 @@ const COVERED: [f64; 2] = [0.69, 0.96];
 /// took longer (`--explained`), and the rest remains unexplained.
 const COVERED_WITHIN: [f64; 2] = [0.69, 0.8];
 
-/// A message that took so little longer than others, ns, was not hit after all: stamps of its begin and end may be so far off
+/// A message that took so little longer than others, ns, was not hit after all: stamps of its start and end may be so far off
 /// (`EDGE_NS` of the ledger).
 const STAMPS_NS: f64 = 2_000.0;
 

@@ -182,7 +182,7 @@ fn random_loss_that_hurts(congctl: &str) -> Result<Outcome, String> {
 
 /// The measure is the rate of the path without loss, on this machine and now. BBR feels it, too,
 /// where the end of the data is lost: nothing comes after that, and a timer repairs it. What must be
-/// named of that begins at 5 % (docs/findings/README.md).
+/// named of that starts at 5 % (docs/findings/README.md).
 fn random_loss_that_does_not_hurt(congctl: &str) -> Result<Outcome, String> {
     let without = bulk_with_loss(congctl, 0).rate;
     let with = bulk_with_loss(congctl, 10_000);

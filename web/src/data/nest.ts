@@ -19,7 +19,7 @@ function spanTitle(span: Span): string {
 }
 
 /**
- * Nests spans, which come in the order of their begin, outer ones first. `time`: what of a span counts, ns. `lane`: what
+ * Nests spans, which come in the order of their start, outer ones first. `time`: what of a span counts, ns. `lane`: what
  * its CPU is called; CPUs of one name are one.
  */
 export function nested(spans: Span[], time: (span: Span) => number, lane: (cpu: string | null) => string): Nest {

@@ -18,7 +18,7 @@ export interface Span {
   whole: boolean;
 }
 
-/** All spans, in order of their begin. */
+/** All spans, in order of their start. */
 export function allSpans(side: Side): Span[] {
   return side.once(everySpan);
 }
@@ -27,7 +27,7 @@ function everySpan(side: Side): Span[] {
   return spansWithin(side, -Infinity, Infinity);
 }
 
-/** Spans that touch a time, in order of their begin. */
+/** Spans that touch a time, in order of their start. */
 export function spansWithin(side: Side, from: number, to: number): Span[] {
   const table = side.table("activity");
   const [begins, ends, depths] = [table.numbers("begin_ns"), table.numbers("end_ns"), table.numbers("depth")];

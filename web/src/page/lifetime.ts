@@ -185,7 +185,7 @@ function lifeOf(side: Side, messages: Messages, row: number): Life {
 }
 
 /**
- * All of a message's time, and what of that is shown at first: where the other end takes most of it, only the begin of
+ * All of a message's time, and what of that is shown at first: where the other end takes most of it, only the start of
  * what happens after this host had the message.
  */
 function axes(messages: Messages, row: number, steps: Step[]): [[number, number], [number, number]] {

@@ -13,7 +13,7 @@ import { type Scale, linear, timeLabels } from "./scale";
 export interface Lane {
   title: string;
   tid: string;
-  /** Rows of waits in order of their begin. */
+  /** Rows of waits in order of their start. */
   rows: Uint32Array;
   tasks: Task[];
 }

@@ -58,10 +58,10 @@ pub(super) struct PollInterval {
     pub(super) sender_app_ns: u64,
 }
 
-/// One bin of a connection: its begin, the time that readings cover, and the time with each problem; ns.
+/// One bin of a connection: its start, the time that readings cover, and the time with each problem; ns.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Bin {
-    /// Its begin, a multiple of [`BIN_NS`].
+    /// Its start, a multiple of [`BIN_NS`].
     pub(super) begin_ns: i64,
     /// Time that readings cover; the rest was idle.
     pub(super) covered_ns: u64,
@@ -85,7 +85,7 @@ impl Bin {
     }
 }
 
-/// Returns the begin of the bin in which a time lies.
+/// Returns the start of the bin in which a time lies.
 pub(super) fn bin_of(time_ns: i64) -> i64 {
     time_ns.div_euclid(BIN_NS) * BIN_NS
 }
@@ -158,12 +158,12 @@ impl Bins {
         self.0.iter().any(Bin::has_problem)
     }
 
-    /// Returns the bins that begin before `end_ns`.
+    /// Returns the bins that start before `end_ns`.
     pub(super) fn bins_before(&self, end_ns: i64) -> impl Iterator<Item = &Bin> {
         self.0.iter().filter(move |bin| bin.begin_ns < end_ns)
     }
 
-    /// Returns the chosen bins that begin before `end_ns` and were not returned before.
+    /// Returns the chosen bins that start before `end_ns` and were not returned before.
     pub(super) fn write(&mut self, end_ns: i64, is_chosen: impl Fn(&Bin) -> bool) -> Vec<Bin> {
         let before = self.0.iter_mut().filter(|bin| bin.begin_ns < end_ns);
         let chosen = before.filter(|bin| !bin.is_written && is_chosen(bin));
@@ -175,7 +175,7 @@ impl Bins {
             .collect()
     }
 
-    /// Forgets the bins that begin before this time.
+    /// Forgets the bins that start before this time.
     pub(super) fn forget_before(&mut self, begin_ns: i64) {
         self.0.retain(|bin| bin.begin_ns >= begin_ns);
         if self.0.is_empty() {

@@ -226,7 +226,7 @@ impl Connection {
     }
 }
 
-/// The begin of what a reading covers.
+/// The start of what a reading covers.
 struct ReadingStart<'a> {
     /// Something has happened since this moment.
     begin_ns: u64,
@@ -311,7 +311,7 @@ impl ReadingStep {
             || self.writes.calls() + self.reads.calls() > 0
     }
 
-    /// Returns the begins of the first and the last bin that the reading overlaps.
+    /// Returns the starts of the first and the last bin that the reading overlaps.
     fn bins(&self) -> (i64, i64) {
         let last_ns = (self.interval.end_ns - 1).max(self.interval.begin_ns);
         (bin_of(self.interval.begin_ns), bin_of(last_ns))

@@ -201,7 +201,7 @@ impl Pending {
         }
     }
 
-    /// Returns the rows of bins that begin before `end_ns` and are not written yet.
+    /// Returns the rows of bins that start before `end_ns` and are not written yet.
     fn problems(
         &mut self,
         context: &RowContext<'_>,

@@ -269,7 +269,7 @@ impl CallCells {
 pub(super) struct NearProblems(HashMap<u32, HashSet<i64>>);
 
 impl NearProblems {
-    /// Notes the problems of a connection of this process, in bins that begin before `end_ns`.
+    /// Notes the problems of a connection of this process, in bins that start before `end_ns`.
     pub(super) fn note(&mut self, pid: Option<u32>, bins: &Bins, end_ns: i64) {
         let Some(pid) = pid else { return };
         for bin in bins.bins_before(end_ns).filter(|bin| bin.has_problem()) {

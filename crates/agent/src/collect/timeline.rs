@@ -13,7 +13,7 @@ const STEP_NS: u64 = BIN_NS.cast_unsigned() / 1_000;
 /// One interval of the day.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct IntervalSpan {
-    /// Its begin, `CLOCK_REALTIME`.
+    /// Its start, `CLOCK_REALTIME`.
     pub(super) begin_ns: i64,
     /// The next whole one begins here.
     pub(super) boundary_ns: i64,
@@ -56,7 +56,7 @@ impl IntervalSpan {
         Self::at(begin_ns, now, interval_ns)
     }
 
-    /// Returns the interval that begins at `begin_ns`, by this reading of the clocks.
+    /// Returns the interval that starts at `begin_ns`, by this reading of the clocks.
     fn at(begin_ns: i64, now: ClockReading, interval_ns: i64) -> Self {
         Self {
             begin_ns,

@@ -34,7 +34,7 @@ enum InterleavingStep {
     StoreBeforeSending(i64),
     /// An interval is stored, so many seconds after the one before, while a file is sent that it may change.
     StoreWhileSending(i64),
-    /// The agent dies and another one begins.
+    /// The agent dies and another one starts.
     Die,
     /// The host boots.
     Boot,
@@ -287,7 +287,7 @@ pub(super) fn interval_of_detail(begin_ns: i64) -> Interval {
 #[test]
 fn hour_without_target_is_spooled_once() {
     let mut world = InterleavingWorld::new();
-    // to the begin of an hour, through it, and past its end
+    // to the start of an hour, through it, and past its end
     for length_s in [3600].into_iter().chain([60; 57]).chain([300]) {
         world.store(length_s);
         world.step(InterleavingStep::Fail);

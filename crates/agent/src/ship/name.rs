@@ -116,12 +116,12 @@ impl FileKey {
         &self.stem
     }
 
-    /// Returns the begin of the file's hour, ns since 1970.
+    /// Returns the start of the file's hour, ns since 1970.
     pub(crate) fn hour_ns(&self) -> i64 {
         self.hour.saturating_mul(HOUR_NS)
     }
 
-    /// Returns the begin of the file's data, ns since 1970-01-01 UTC.
+    /// Returns the start of the file's data, ns since 1970-01-01 UTC.
     pub(crate) fn begin_ns(&self) -> i64 {
         self.hour_ns() + i64::from(self.minute.unwrap_or(0)) * MINUTE_NS
     }

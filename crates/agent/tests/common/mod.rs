@@ -65,7 +65,7 @@ pub fn row<T: Table + serde::de::DeserializeOwned>(given: serde_json::Value) -> 
     row_of(given).expect("a row")
 }
 
-/// The interval of a begin, with a number of connections that each have a row in every table. `conn_id` says which rows
+/// The interval of a start, with a number of connections that each have a row in every table. `conn_id` says which rows
 /// they are: `begin` in seconds times 1000 and the number.
 pub fn interval(begin_ns: i64, connections: i64) -> Interval {
     let mut interval = Interval {

@@ -243,7 +243,7 @@ impl Redactor {
         done + &text[from..]
     }
 
-    /// Replaces a path from its begin: `file=/srv/x`, `http://host/x`.
+    /// Replaces a path from its start: `file=/srv/x`, `http://host/x`.
     fn redact_word(&mut self, word: &str) -> String {
         let bare = word.trim_end_matches(['.', ':']);
         let ending = &word[bare.len()..];

@@ -43,7 +43,7 @@ impl AnswerPiece {
     }
 }
 
-/// Returns the piece of a text that begins at a cursor. It ends with a line, if one ends in time.
+/// Returns the piece of a text that starts at a cursor. It ends with a line, if one ends in time.
 ///
 /// # Errors
 /// When no answer gave this cursor.

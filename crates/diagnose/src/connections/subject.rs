@@ -49,7 +49,7 @@ impl ConnectionSubject<'_> {
         self.identity().and_then(|identity| identity.opened_ns)
     }
 
-    /// Returns the begin of the judged time, ns.
+    /// Returns the start of the judged time, ns.
     pub fn start_ns(&self) -> u64 {
         let ledger = self.judged.ledger.as_ref().map(|ledger| ledger.since_ns);
         let listener = self.gathered.listener.as_ref().map(|it| it.since_ns);

@@ -1,5 +1,5 @@
 //! The time of a message as parts that follow each other without a gap: their sum is the whole. A received one goes from
-//! its arrival to the end of the call that took it, a sent one from the begin of its call to the ACK. A datagram's call
+//! its arrival to the end of the call that took it, a sent one from the start of its call to the ACK. A datagram's call
 //! begins, and the copying of a small one, without a hook: a sent one goes from the queue of the device to the driver,
 //! and copying counts as the program's.
 //!
@@ -342,7 +342,7 @@ impl LatencyBreakdown {
 }
 
 /// When the host had a message: a received one from the moment all of it had arrived to the end of the call that took it,
-/// a sent one from the begin of its call to the driver.
+/// a sent one from the start of its call to the driver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HostTimes {
     /// From when on.

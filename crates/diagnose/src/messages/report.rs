@@ -72,7 +72,7 @@ pub struct MessageGroup {
     pub dropped: Option<u64>,
     /// Those that a network adapter stamped as it put them on the wire; `None`: it stamped none.
     pub stamped: Option<NicStamps>,
-    /// From the begin of the way to its end; `None`: of none all is known.
+    /// From the start of the way to its end; `None`: of none all is known.
     pub whole: Option<DurationSpread>,
     /// Its parts, in their order.
     pub parts: Vec<PartSpread>,

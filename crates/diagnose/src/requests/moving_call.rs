@@ -38,7 +38,7 @@ pub struct MovingCall {
 }
 
 impl MovingCall {
-    /// Returns the call with a begin of no earlier than `ns`, if its begin is coarse.
+    /// Returns the call with a start of no earlier than `ns`, if its start is coarse.
     pub(super) fn no_earlier_than(&self, ns: u64) -> Self {
         let least_ns = if self.is_coarse { ns } else { 0 };
         Self {

@@ -106,7 +106,7 @@ impl PathFinder<'_> {
         *at = self.position(sleep.thread, trail.at_ns(), at.depth);
     }
 
-    /// Returns the begin of a walk: a thread at a time.
+    /// Returns the start of a walk: a thread at a time.
     pub(super) fn position(&self, thread: ThreadId, ns: u64, depth: u32) -> Position {
         Position {
             thread,

@@ -1,4 +1,4 @@
-//! Requests of a thread in series: each begins after the response to the one before, and sooner than the path takes for a
+//! Requests of a thread in series: each starts after the response to the one before, and sooner than the path takes for a
 //! round trip. What they spend on the path could be spent once.
 
 use super::series::RequestBefore;

@@ -168,7 +168,7 @@ pub struct ServiceDigest {
     pub others: Top,
     /// The slowest: its duration and its name.
     pub longest: Option<(u64, RequestId)>,
-    /// From the begin of the first to the end of the last, ns.
+    /// From the start of the first to the end of the last, ns.
     pub time: Option<(u64, u64)>,
 }
 

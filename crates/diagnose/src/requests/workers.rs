@@ -179,7 +179,7 @@ impl WorkerDigest {
         lives.into_values().collect()
     }
 
-    /// Goes over the begins and ends of requests. Those of a worker beyond `fair` wait in vain while another has none: an even
+    /// Goes over the starts and ends of requests. Those of a worker beyond `fair` wait in vain while another has none: an even
     /// spread gives no worker more connections than that. `alive`: how many could serve at a time.
     fn sweep_requests(
         &self,

@@ -140,7 +140,7 @@ impl SpanTable {
     /// Sorts the spans of each thread; call it after the last row.
     pub fn finish(&mut self) {
         for spans in self.threads.values_mut() {
-            // of two that begin at once the longer one is the outer one
+            // of two that start at once the longer one is the outer one
             spans.sort_by_key(|span| (span.begin_ns, std::cmp::Reverse(span.end_ns)));
             let mut latest_ns = 0;
             for span in spans {

@@ -28,7 +28,7 @@ impl GraphEvent<'_> {
             Self::Call(name) => core.begin(time_ns, activity(ActivityKind::Function, Some(name))),
             Self::Return(name) => core.end(time_ns, &activity(ActivityKind::Function, name)),
             Self::Leaf(name, duration_ns) => {
-                // The begin was rounded down; so is the end, or it could lie after the caller's.
+                // The start was rounded down; so is the end, or it could lie after the caller's.
                 let end_ns = time_ns.saturating_add(duration_ns);
                 let end_ns = end_ns - end_ns % resolution_ns;
                 let function = activity(ActivityKind::Function, Some(name));

@@ -187,7 +187,7 @@ fn syscall<'a>(body: &str) -> Option<EventAction<'a>> {
     ends.then(|| EventAction::End(open_activity(ActivityKind::Syscall, None)))
 }
 
-/// Makes an activity that begins; `name` is None if the event has none.
+/// Makes an activity that starts; `name` is None if the event has none.
 fn open_activity(kind: ActivityKind, name: Option<&str>) -> OpenActivity {
     OpenActivity {
         kind,

@@ -206,7 +206,7 @@ impl<'a> Decoder<'a> {
         known && self.set_address(address)
     }
 
-    /// Makes the event of a trace that begins at the present address.
+    /// Makes the event of a trace that starts at the present address.
     fn begins_here(&self) -> FlowEvent {
         FlowEvent::Branch {
             kind: BranchKind::Unknown,

@@ -46,7 +46,7 @@ impl SenderClock {
     }
 
     /// Returns by how much the path delayed the segment that passes more than others, ns: right on average, because segments
-    /// leave half a tick after its begin on average. Of a single one it may be below 0. It holds only if the clock is known,
+    /// leave half a tick after its start on average. Of a single one it may be below 0. It holds only if the clock is known,
     /// now or later.
     pub fn delay_ns(&self) -> i64 {
         self.later_ns
@@ -103,7 +103,7 @@ mod tests {
             clock.compare(left_ns + held_ns, Some((left_ns / MS) as u32));
             sum_ns += if at < 100 { 0 } else { clock.delay_ns() };
         }
-        // they leave at tenths of a tick, from its begin on: 0.45 ticks after it on average
+        // they leave at tenths of a tick, from its start on: 0.45 ticks after it on average
         assert_eq!(sum_ns, 300 * (2_000_000 + 450_000 - 500_000));
     }
 

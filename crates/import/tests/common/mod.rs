@@ -9,7 +9,7 @@ pub fn rows(imported: &whylat_import::TraceImport) -> Vec<Activity> {
     (0..activities.len()).map(|at| activities.row(at)).collect()
 }
 
-/// Checks what holds for every import: rows end after their begin, and nest as their depths say.
+/// Checks what holds for every import: rows end after their start, and nest as their depths say.
 /// All lines are counted.
 pub fn check(imported: &whylat_import::TraceImport) {
     assert_eq!(imported.tally.residual(), 0);

@@ -340,7 +340,7 @@ impl PairOutcome {
     }
 }
 
-/// Returns the first begin and the last end.
+/// Returns the first start and the last end.
 fn time_range(of: &[Value], begin: &str, end: &str) -> (Option<u64>, Option<u64>) {
     let times = |name| of.iter().filter_map(move |one: &Value| one[name].as_u64());
     (times(begin).min(), times(end).max())

@@ -35,7 +35,7 @@ pub(crate) struct DatagramServerTruth {
     answers: u64,
     /// Rules that are true of it by its options: its one thread sleeps while it has a request.
     also_true: Vec<&'static str>,
-    /// Its thread from the begin on; the kernel may not count it.
+    /// Its thread from the start on; the kernel may not count it.
     thread: Option<ThreadCpu>,
     connections: [u8; 0],
 }

@@ -59,7 +59,7 @@ pub(crate) struct KeepAliveTruth {
     requests: u64,
     /// Requests that failed.
     failures: u64,
-    /// From the begin of each of these to when it was asked again, together.
+    /// From the start of each of these to when it was asked again, together.
     lost_ns: u64,
     /// Attempts to connect that failed.
     failed_connects: u64,

@@ -140,7 +140,7 @@ pub(crate) struct RoundsTruth {
 pub(crate) struct ShortConnectionsTruth {
     /// Requests, each on a connection of its own.
     requests: u64,
-    /// From the begin of the handshakes to their end, together.
+    /// From the start of the handshakes to their end, together.
     connecting_ns: u64,
     /// Rules that are true of it whatever its options.
     also_true: Vec<&'static str>,

@@ -28,7 +28,7 @@ pub const USUAL_CPU_BYTES: u64 = 4 << 20;
 const USUAL_BYTES: u64 = 64 << 20;
 /// Events that a CPU holds at least: those that are about to be overwritten, and as many that are not.
 const LEAST_SLOTS: u64 = 128;
-/// Tracepoints of the begins of page faults.
+/// Tracepoints of the starts of page faults.
 const PAGE_FAULTS: [&str; 2] = ["page_fault_user", "page_fault_kernel"];
 /// Events younger than this may still be on their way into the memory.
 const YOUNG_NS: u64 = 20_000;

@@ -190,7 +190,7 @@ fn put(
     }
 }
 
-/// Makes an activity that begins; `name` is None if the event has none.
+/// Makes an activity that starts; `name` is None if the event has none.
 fn open_activity(kind: ActivityKind, name: Option<Rc<str>>) -> OpenActivity {
     OpenActivity {
         kind,

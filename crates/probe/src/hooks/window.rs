@@ -35,7 +35,7 @@ impl Hooks<'_> {
         Ok(())
     }
 
-    /// Begins a window; returns its begin, `CLOCK_MONOTONIC` ns. What began before is not in the
+    /// Begins a window; returns its start, `CLOCK_MONOTONIC` ns. What began before is not in the
     /// window. The window ends by itself after this time, at the next full batch of records.
     ///
     /// # Errors
@@ -123,7 +123,7 @@ impl Hooks<'_> {
     }
 }
 
-/// Runs a program that begins or ends a window.
+/// Runs a program that starts or ends a window.
 fn run(program: &ProgramMut<'_>, lasts: Duration) -> Result<(), HooksError> {
     let lasts_ns = u64::try_from(lasts.as_nanos()).unwrap_or(u64::MAX);
     let mut context = lasts_ns.to_ne_bytes();

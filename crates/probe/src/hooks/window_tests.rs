@@ -42,7 +42,7 @@ fn connection() -> (TcpStream, TcpStream) {
     (client, server)
 }
 
-/// Ends the window; returns its begin and end.
+/// Ends the window; returns its start and end.
 fn close(hooks: &Hooks<'_>, begin_ns: u64) -> (u64, u64) {
     (begin_ns, hooks.close_window().unwrap())
 }
@@ -162,7 +162,7 @@ fn wait_that_crosses_a_window_edge_has_no_row() {
     send();
     hooks.close_window().unwrap();
     send();
-    // over the begin; then within
+    // over the start; then within
     wait_until_receiving(tid);
     let begin_ns = hooks.open_window(LONG).unwrap();
     send();

@@ -116,7 +116,7 @@ impl Assembler {
         }
     }
 
-    /// Handles a record that begins or ends a span, or marks a moment.
+    /// Handles a record that starts or ends a span, or marks a moment.
     fn span_or_moment(&mut self, at: At, body: Body) {
         match body {
             Body::TaskBegin { .. }
@@ -413,7 +413,7 @@ impl Assembler {
         std::mem::take(&mut self.rows)
     }
 
-    /// Forgets ends without a begin: the ring was read once.
+    /// Forgets ends without a start: the ring was read once.
     pub(crate) fn forget_early_ends(&mut self) {
         self.open.forget_early_ends();
     }

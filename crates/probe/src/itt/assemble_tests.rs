@@ -29,7 +29,7 @@ fn named() -> Assembler {
     assembler
 }
 
-/// Makes the begin of a task.
+/// Makes the start of a task.
 fn begin(id: Option<Identifier>, is_overlapped: bool) -> Body {
     Body::TaskBegin {
         domain: DOMAIN,

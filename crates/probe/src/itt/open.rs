@@ -126,7 +126,7 @@ impl Open {
         }
     }
 
-    /// Returns the end that was read before this begin.
+    /// Returns the end that was read before this start.
     fn take_early(&mut self, key: SpanKey, begin_ns: u64) -> Option<End> {
         let ends = self.early.get_mut(&key)?;
         let mut found = None;
@@ -264,7 +264,7 @@ impl Open {
     }
 }
 
-/// Sets the end of a row; returns false for an end before its begin.
+/// Sets the end of a row; returns false for an end before its start.
 fn finish(row: &mut Task, end: End) -> bool {
     let is_possible = end.time_ns >= row.begin_ns;
     if is_possible {

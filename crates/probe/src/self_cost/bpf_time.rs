@@ -127,7 +127,7 @@ impl BpfTimeSampler {
         })
     }
 
-    /// Ends a measurement, and adds what the programs ran since its begin.
+    /// Ends a measurement, and adds what the programs ran since its start.
     fn close(&mut self, now_ns: u64, since_ns: u64, base: RunTime) -> Result<(), BpfTimeError> {
         let end = self.read()?;
         self.cost.sampled_ns += now_ns.saturating_sub(since_ns);

@@ -57,7 +57,7 @@ static __always_inline u16 udp_segments(const struct sk_buff *skb)
 }
 
 /*
- * Returns the begin of the UDP header, and the length of the datagram with it; NULL: it is not complete, or
+ * Returns the start of the UDP header, and the length of the datagram with it; NULL: it is not complete, or
  * elsewhere.
  */
 static __always_inline void *udp_header(const struct sk_buff *skb, u16 *len)

@@ -164,7 +164,7 @@ __noinline int udp_send_try(struct udp_sender *sender, struct udp_wanted *wanted
 	return wanted->by_packet || wanted->tid;
 }
 
-/* The newest first. A round is one call: Linux 6.1 refuses loops that run from their end into their begin. */
+/* The newest first. A round is one call: Linux 6.1 refuses loops that run from their end into their start. */
 __noinline int udp_send_find(struct udp_sender *sender, struct udp_wanted *wanted)
 {
 	u32 newest;

@@ -2,7 +2,7 @@
 //! what hooks cost them. Out: whether to begin or to end a window.
 //!
 //! It keeps a balance. CPU time raises it, by the budget's share; cost lowers it. A window ends when nothing is left.
-//! The next one begins at a random time after a part is there again. What is not spent is kept for a second: so a load
+//! The next one starts at a random time after a part is there again. What is not spent is kept for a second: so a load
 //! that falls leaves nothing that its windows could waste.
 
 use std::collections::VecDeque;
@@ -15,7 +15,7 @@ const KEPT_NS: u64 = 1_000_000_000;
 /// Of these, at least so much counts: a process that is idle pays nothing, and need not be left unseen for it.
 const LEAST_CPU_NS: u64 = KEPT_NS / 100;
 
-/// Mean time from where there is enough to the begin of a window.
+/// Mean time from where there is enough to the start of a window.
 const MEAN_DELAY_NS: u64 = 200_000_000;
 
 /// The part of what may be kept that is enough for a window.

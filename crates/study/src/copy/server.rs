@@ -30,7 +30,7 @@ struct ClientCounter {
 }
 
 impl ClientCounter {
-    /// Counts a client that begins, and keeps the most at once.
+    /// Counts a client that starts, and keeps the most at once.
     fn begin(&self) {
         let active = self.active.fetch_add(1, Ordering::Relaxed) + 1;
         if active == 1 {

@@ -165,7 +165,7 @@ impl CpuTimeline {
         }
     }
 
-    /// Adds an activity with its begin and its end.
+    /// Adds an activity with its start and its end.
     pub fn whole(&mut self, begin_ns: u64, end_ns: u64, activity: &OpenActivity) {
         let what = self.span_subject(activity);
         let span = self.lane.open(what, begin_ns, true);

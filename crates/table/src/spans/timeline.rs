@@ -106,7 +106,7 @@ impl SpanTimeline {
         self.spans[span].begin_ns = begin_ns;
     }
 
-    /// Sets the begin of a span to that of another.
+    /// Sets the start of a span to that of another.
     pub fn begin_with(&mut self, span: usize, other: usize) {
         self.spans[span].begin_ns = self.spans[other].begin_ns;
     }
@@ -122,7 +122,7 @@ impl SpanTimeline {
         TimelinePoint { time_ns, step }
     }
 
-    /// Moves the spans into the table, in order of their begins and with their depths.
+    /// Moves the spans into the table, in order of their starts and with their depths.
     pub fn store(mut self, into: &mut Activities) {
         self.spans.sort_by_key(|span| span.opened);
         let mut around: Vec<SpanOrder> = Vec::new();

@@ -31,7 +31,7 @@ pub const LIFE_FIELDS: [Field; 3] = [
 
 /// Table of messages.
 pub trait MessageLife: Table {
-    /// Returns the begin and the length of a message's time on this host, ns; `None`: a timestamp is missing.
+    /// Returns the start and the length of a message's time on this host, ns; `None`: a timestamp is missing.
     fn life(rows: &Self::Columns, row: usize) -> Option<(i64, i64)>;
     /// Returns the message of a row.
     fn message(rows: &Self::Columns, row: usize) -> MessageRow;
@@ -71,7 +71,7 @@ impl MessageLife for SentMessage {
     }
 }
 
-/// Returns begin and length of a message, in nanoseconds; None if its end is before its begin.
+/// Returns begin and length of a message, in nanoseconds; None if its end is before its start.
 fn length(times: &HostTimes) -> Option<(i64, i64)> {
     let length_ns = times.end_ns.checked_sub(times.start_ns)?;
     Some((times.start_ns.try_into().ok()?, length_ns.try_into().ok()?))

@@ -148,7 +148,7 @@ impl Lane {
     }
 
     /// Returns whether a span fits between the outermost spans. Before an earlier one it must end
-    /// before that begins: at the same instant, that would be in the file first.
+    /// before that starts: at the same instant, that would be in the file first.
     fn has_room(&self, begin_ns: u64, end_ns: u64) -> bool {
         let before = self.outermost.range(..=begin_ns).next_back();
         let after = (Bound::Excluded(begin_ns), Bound::Unbounded);

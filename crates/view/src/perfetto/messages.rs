@@ -92,7 +92,7 @@ impl DrawnMessage {
     /// Writes the message, with its spans on the threads before and after it.
     fn draw(&self, drawing: &mut TraceDrawing<'_>, tracks: &mut Tracks) -> io::Result<()> {
         let flow = drawing.flow();
-        // Of spans that begin at one instant, the flow goes from the one that comes first here.
+        // Of spans that start at one instant, the flow goes from the one that comes first here.
         self.draw_neighbour(drawing, tracks, self.before, flow)?;
         self.draw_span(drawing, tracks, flow)?;
         self.draw_neighbour(drawing, tracks, self.after, flow)

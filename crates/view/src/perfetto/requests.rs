@@ -45,7 +45,7 @@ impl RequestTracks {
     /// Writes a request with its path over threads.
     fn draw(&mut self, drawing: &mut TraceDrawing<'_>, request: &RequestRow) -> io::Result<()> {
         let flow = drawing.flow();
-        // Of spans that begin at one instant, the flow goes from the one that comes first here.
+        // Of spans that start at one instant, the flow goes from the one that comes first here.
         self.draw_span(drawing, request, flow)?;
         let mut rest = request.path.as_slice();
         while !rest.is_empty() {

@@ -50,7 +50,7 @@ fn draw_answer(layout: &mut TextLayout, report: &MessageReport) {
     layout.blank();
 }
 
-/// Returns the begin and end of a message's latency, as text.
+/// Returns the start and end of a message's latency, as text.
 fn span(lifetime: &MessageLifetime) -> &'static str {
     match &lifetime.message {
         MessageRow::Received(_) => "its arrival to the end of the receive call",

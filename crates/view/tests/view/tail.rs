@@ -69,7 +69,7 @@ impl Made {
         }
     }
 
-    /// Adds a span on the application's CPU from now on; returns its begin and end.
+    /// Adds a span on the application's CPU from now on; returns its start and end.
     fn on_cpu(&mut self, what: (&str, Option<&str>, u32), length_ns: u64) -> (u64, u64) {
         let times = (self.now_ns, self.now_ns + length_ns);
         self.span(CPU, 0, what, times);

@@ -1,4 +1,4 @@
--- Of each connection the totals since its agent first saw it: of several rows the latest. Agents write totals at the begin
+-- Of each connection the totals since its agent first saw it: of several rows the latest. Agents write totals at the start
 -- of the next hour, so that `fleet_totals` holds that hour's first rows too. Of a running hour that row is yet to come: the
 -- intervals after the latest row are added, and the time until the host's last interval.
 SELECT

@@ -1,4 +1,4 @@
--- Of two connections of one process: where delayed ACKs to the first begin, how much longer than just before does
+-- Of two connections of one process: where delayed ACKs to the first start, how much longer than just before does
 -- the application give the second nothing to send, in the same bin (lag 0) and the next?
 SELECT
     s.conn AS conn,

@@ -341,7 +341,7 @@ impl FastRetransmits {
                 }
                 None => "Too few samples to show whether the flow fell below its own earlier rate.",
             },
-            would_help: Some("Record for longer, if possible from the begin of the connection."),
+            would_help: Some("Record for longer, if possible from the start of the connection."),
         })
     }
 }

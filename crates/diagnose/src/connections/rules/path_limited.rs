@@ -201,7 +201,7 @@ fn list_fixes(case: &Case) -> Vec<Advice> {
         .is_some_and(|share| share * case.life_ns() as f64 * 2.0 > network_ns(case) as f64)
     {
         return advice([
-            "If this is too slow, keep connections open and reuse them. A new one begins with a small window, \
+            "If this is too slow, keep connections open and reuse them. A new one starts with a small window, \
                 and doubles it each round trip.",
         ]);
     }

@@ -48,9 +48,9 @@ pub enum ClockRelation {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PathLeg {
-    /// From the end of the call that took the last message to the begin of this one's: the sender thought.
+    /// From the end of the call that took the last message to the start of this one's: the sender thought.
     SenderApplication,
-    /// From the begin of the call to the driver.
+    /// From the start of the call to the driver.
     SenderKernel,
     /// From the driver to the other host's driver.
     Wire,
@@ -87,7 +87,7 @@ pub struct CrossingGroup {
     pub unmatched: u64,
     /// How far the wire of each may be off, ns, at most; 0 for one clock.
     pub error_ns: u64,
-    /// From the begin of the send call to the end of the receive call; `None`: no message has both.
+    /// From the start of the send call to the end of the receive call; `None`: no message has both.
     pub whole: Option<DurationSpread>,
     /// Its legs, in their order; the first comes before the whole begins.
     pub legs: Vec<LegSpread>,

@@ -1,5 +1,5 @@
 //! Messages as far as the host delayed them: a received one from the moment all of it had arrived to the end of
-//! the call that took it, a sent one from the begin of its call to the driver.
+//! the call that took it, a sent one from the start of its call to the driver.
 
 use table::Columns;
 use table::tables::{ReceivedMessages, SentMessages};

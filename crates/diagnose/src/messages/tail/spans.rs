@@ -41,7 +41,7 @@ pub(super) struct ActivitySpan {
     pub(super) begin_seen: bool,
 }
 
-/// The spans of a CPU, in the order of their begins, outer ones first.
+/// The spans of a CPU, in the order of their starts, outer ones first.
 #[derive(Debug, Default)]
 struct CpuSpans {
     spans: Vec<ActivitySpan>,

@@ -265,7 +265,7 @@ fn unrecorded_time_explains_nothing() {
     let gap = gap.expect("the neighbour");
     gap.kind = table::ActivityKind::Untraced;
     gap.tid = None;
-    // its begin is known
+    // its start is known
     gap.begin_ns += 1_000;
     let first = span(
         "task",

@@ -139,7 +139,7 @@ const OF_THREADS: [RuleId; 13] = [
 pub fn most_at_once(intervals: impl Iterator<Item = (u64, u64)>) -> u64 {
     let ends = intervals.flat_map(|(begin_ns, end_ns)| [(begin_ns, 1), (end_ns, -1)]);
     let mut changes: Vec<(u64, i64)> = ends.collect();
-    changes.sort_unstable(); // an end comes before a begin of the same time
+    changes.sort_unstable(); // an end comes before a start of the same time
     let open = changes.iter().scan(0, |open, (_, change)| {
         *open += change;
         Some(*open)

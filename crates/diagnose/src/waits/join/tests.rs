@@ -64,7 +64,7 @@ impl Thread {
 }
 
 impl Rows {
-    /// Adds a wait of the thread that lasts `pause`; returns its begin.
+    /// Adds a wait of the thread that lasts `pause`; returns its start.
     fn wait(&mut self, thread: &mut Thread, pause: u64, more: &Value) -> u64 {
         let (start_ns, end_ns) = (thread.now(1), thread.now(pause));
         let mut row = json!({

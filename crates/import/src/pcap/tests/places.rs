@@ -170,7 +170,7 @@ fn round_trip_of_one_side_is_not_that_of_the_path_yet() {
 }
 
 /// At the receiver, five of forty segments come 2 ms late, before the sender's clock is known. It is as if each had left half a
-/// tick after the begin of its timestamp's.
+/// tick after the start of its timestamp's.
 #[test]
 fn delays_count_when_the_clock_is_known_later() {
     let mut talk = Talk::begin(RTT, 0);

@@ -55,7 +55,7 @@ fn mark(
     });
 }
 
-/// Records the begin of an event.
+/// Records the start of an event.
 pub(super) extern "C" fn event_start(event: c_int) -> c_int {
     happen(RecordCode::EventStart, event)
 }

@@ -12,7 +12,7 @@ use crate::wire::{RecordCode, RecordHead};
 /// `__itt_timestamp_none`: the end of a frame is now.
 const TIMESTAMP_NONE: u64 = u64::MAX;
 
-/// Records the begin of a task.
+/// Records the start of a task.
 pub(super) extern "C" fn task_begin(
     domain: *const DomainHandle,
     id: IttId,
@@ -22,7 +22,7 @@ pub(super) extern "C" fn task_begin(
     begin(RecordCode::TaskBegin, 0, domain, None, (id, parent), name);
 }
 
-/// Records the begin of a task, with the program's own time.
+/// Records the start of a task, with the program's own time.
 pub(super) extern "C" fn task_begin_ex(
     domain: *const DomainHandle,
     clock: *const c_void,
@@ -35,7 +35,7 @@ pub(super) extern "C" fn task_begin_ex(
     begin(RecordCode::TaskBegin, 0, domain, given, (id, parent), name);
 }
 
-/// Records the begin of a task that may end on another thread.
+/// Records the start of a task that may end on another thread.
 pub(super) extern "C" fn task_begin_overlapped(
     domain: *const DomainHandle,
     id: IttId,
@@ -45,7 +45,7 @@ pub(super) extern "C" fn task_begin_overlapped(
     begin(RecordCode::TaskBegin, 1, domain, None, (id, parent), name);
 }
 
-/// Records the begin of a task that may overlap others, with the program's own time.
+/// Records the start of a task that may overlap others, with the program's own time.
 pub(super) extern "C" fn task_begin_overlapped_ex(
     domain: *const DomainHandle,
     clock: *const c_void,
@@ -58,7 +58,7 @@ pub(super) extern "C" fn task_begin_overlapped_ex(
     begin(RecordCode::TaskBegin, 1, domain, given, (id, parent), name);
 }
 
-/// Records the begin of a region, which belongs to no thread.
+/// Records the start of a region, which belongs to no thread.
 pub(super) extern "C" fn region_begin(
     domain: *const DomainHandle,
     id: IttId,
@@ -68,7 +68,7 @@ pub(super) extern "C" fn region_begin(
     begin(RecordCode::RegionBegin, 0, domain, None, (id, parent), name);
 }
 
-/// Writes the record of a begin; `given` is the program's own clock and time.
+/// Writes the record of a start; `given` is the program's own clock and time.
 fn begin(
     code: RecordCode,
     detail: u8,
@@ -160,7 +160,7 @@ fn end<const N: usize>(
     });
 }
 
-/// Records the begin of a frame.
+/// Records the start of a frame.
 ///
 /// # Safety
 ///
@@ -182,7 +182,7 @@ pub(super) unsafe extern "C" fn frame_end_v3(domain: *const DomainHandle, id: *c
     end(RecordCode::FrameEnd, domain, None, [id.0, id.1, id.2]);
 }
 
-/// Records a frame with the begin and end that the program gives.
+/// Records a frame with the start and end that the program gives.
 ///
 /// # Safety
 ///

@@ -140,7 +140,7 @@ fn parse(text: &str) -> Groups {
     groups
 }
 
-/// Returns the begin of a path of control groups down to the one that is named after this container.
+/// Returns the start of a path of control groups down to the one that is named after this container.
 fn cut_path_after(path: &str, id: &str) -> Option<String> {
     let mut end = 0;
     for part in path.split('/') {

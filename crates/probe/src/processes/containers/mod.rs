@@ -1,4 +1,4 @@
-//! `--container NAME|ID` → its processes. In: a name, an id or the begin of one, as the user knows it. Out: a control group,
+//! `--container NAME|ID` → its processes. In: a name, an id or the start of one, as the user knows it. Out: a control group,
 //! or processes where the container has none of its own in the v2 tree.
 //!
 //! The files of the runtimes say which containers there are (one file a runtime here), and `/proc` says which processes
@@ -96,7 +96,7 @@ pub fn find_container(root: &Path, wanted: &str) -> Result<(Container, Members),
     }
 }
 
-/// Returns the container that the user means, by its whole name or id, else by the begin of its id. A running one comes
+/// Returns the container that the user means, by its whole name or id, else by the start of its id. A running one comes
 /// first.
 fn choose_container(all: Vec<Container>, wanted: &str) -> Result<Container, ContainerError> {
     let fits: [&dyn Fn(&Container) -> bool; 2] = [

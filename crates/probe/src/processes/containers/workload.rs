@@ -175,7 +175,7 @@ fn find_deployment_by_name(pod: &str) -> Option<Workload> {
     })
 }
 
-/// Returns the begin of `BEGIN-RANDOM`.
+/// Returns the start of `BEGIN-RANDOM`.
 fn strip_random(pod: &str) -> Option<&str> {
     let (begin, random) = pod.rsplit_once('-')?;
     let is_random = random.len() == RANDOM_BYTES && random.chars().all(|it| RANDOM.contains(it));

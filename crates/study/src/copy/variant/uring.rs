@@ -125,7 +125,7 @@ impl UringZerocopySender {
         })
     }
 
-    /// Submits the eight sends of a message; each begins after the one before.
+    /// Submits the eight sends of a message; each starts after the one before.
     fn submit(&mut self, slot: usize) -> io::Result<()> {
         let fd = types::Fd(self.stream.as_raw_fd());
         for field in 0..FIELDS {
