@@ -249,6 +249,22 @@ impl Case<'_> {
         stalls_ns.saturating_sub(self.ack_held_ns())
     }
 
+    /// Returns how long the connection lasted after the program had done with it, ns: it sent its FIN, and made no call any
+    /// more. 0: that is not known, or it did not.
+    pub fn left_ns(&self) -> u64 {
+        let left = self.own.calls.and_then(|calls| {
+            let fin_ns = self.own.gathered.events.fin_ns?;
+            let end_ns = self.own.start_ns() + self.life_ns();
+            Some(end_ns.saturating_sub(fin_ns.max(calls.last_call_ns)))
+        });
+        left.unwrap_or(0)
+    }
+
+    /// Returns whether outages of the path explain its timers: nothing passed, of other connections neither.
+    pub fn has_outage(&self) -> bool {
+        !self.neighbours.outages(self.own).is_empty()
+    }
+
     /// Returns by how much receivers made stalls longer, because they delayed the ACK after a
     /// timeout, ns.
     pub fn ack_held_ns(&self) -> u64 {

@@ -23,6 +23,7 @@ mod exclusion;
 pub(crate) mod gather;
 mod group;
 mod neighbours;
+mod outage;
 mod program_time;
 pub mod rules;
 pub(crate) mod snap;

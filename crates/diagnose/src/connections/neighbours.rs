@@ -6,6 +6,7 @@ use std::collections::{HashMap, HashSet};
 use table::tables::Connection;
 
 use crate::connections::coincidence::Coincidence;
+use crate::connections::outage::{Outage, OutageMap};
 use crate::connections::subject::ConnectionSubject;
 use crate::rows::addresses::host;
 
@@ -22,6 +23,8 @@ pub struct Neighbours<'a> {
     all: &'a [ConnectionSubject<'a>],
     /// Senders, by the host that they send to.
     to_host: HashMap<HostKey<'a>, HostSenders>,
+    /// Outages of the paths.
+    outages: OutageMap<'a>,
     /// How many of these are of one process.
     of_process: HashMap<(ProcessKey<'a>, HostKey<'a>), usize>,
     /// When the latest connection to each host was established, ns.
@@ -52,6 +55,13 @@ impl<'a> Neighbours<'a> {
                 *of_process.entry((process, host)).or_default() += 1;
             }
         }
+        let mut outages = OutageMap::default();
+        for subjects in to_host.values() {
+            let identity = subjects.first().and_then(|one| one.identity());
+            if let Some(identity) = identity {
+                outages.add(ends(identity), Outage::find(subjects));
+            }
+        }
         let senders = |subjects: Vec<&ConnectionSubject>| HostSenders {
             number: subjects.len(),
             coincidence: Coincidence::from_subjects(&subjects),
@@ -62,6 +72,7 @@ impl<'a> Neighbours<'a> {
                 .into_iter()
                 .map(|(host, subjects)| (host, senders(subjects)))
                 .collect(),
+            outages,
             of_process,
             opened_ns: latest_openings(all),
             blocking: all
@@ -87,6 +98,12 @@ impl<'a> Neighbours<'a> {
     /// segments.
     pub fn coincidence<'s>(&'s self, own: &'s ConnectionSubject) -> Option<&'s Coincidence> {
         self.host_senders(own)?.coincidence.as_ref()
+    }
+
+    /// Returns the outages of the path that explain most of what the timers of this connection retransmitted; empty: none do.
+    pub fn outages(&self, own: &ConnectionSubject) -> Vec<Outage> {
+        let identity = own.identity();
+        identity.map_or_else(Vec::new, |it| self.outages.of_connection(ends(it), own))
     }
 
     /// Returns whether data of other connections waited while a thread was blocked on this one.
@@ -115,6 +132,11 @@ impl<'a> Neighbours<'a> {
     fn host_senders<'s>(&'s self, own: &'s ConnectionSubject) -> Option<&'s HostSenders> {
         self.to_host.get(&remote_host(own.identity()?))
     }
+}
+
+/// Returns the local and the remote host of a connection, without ports.
+fn ends(identity: &Connection) -> (&str, &str) {
+    (host(&identity.local), host(&identity.remote))
 }
 
 /// Returns the process of a connection. Packets show its host alone, and have no namespace.

@@ -20,6 +20,24 @@ pub(super) struct Retransmission {
     pub(super) range: Option<(u32, u32)>,
 }
 
+impl Retransmission {
+    /// Returns whether a timer caused it, not duplicate ACKs.
+    fn is_by_timer(&self) -> bool {
+        self.kind != TcpEventKind::FastRetransmit
+    }
+}
+
+/// A time in which retransmissions of one connection were lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LostAgain {
+    /// When the first of them was sent, ns.
+    pub first_ns: u64,
+    /// When the last of them was sent, ns.
+    pub last_ns: u64,
+    /// When a later one passed, or was acknowledged, ns; `None`: none was.
+    pub until_ns: Option<u64>,
+}
+
 /// A segment that was retransmitted until the end, and never acknowledged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StuckSegment {
@@ -52,6 +70,8 @@ pub struct EventDigest {
     zero_window_since: Option<u64>,
     /// Times that it ended at once, as by a reset.
     pub aborts: u64,
+    /// When this end sent its FIN, ns.
+    pub fin_ns: Option<u64>,
 }
 
 impl EventDigest {
@@ -77,6 +97,9 @@ impl EventDigest {
         };
         self.counts[kind as usize] += weight;
         self.aborts += u64::from(is_abort(kind, old, new));
+        if is_fin(kind, new) {
+            self.fin_ns.get_or_insert(time_ns);
+        }
         if kind.is_retransmission() && self.retransmitted.len() < MOST_LOSSES {
             self.retransmitted.push(Retransmission {
                 time_ns,
@@ -157,6 +180,51 @@ impl EventDigest {
         })
     }
 
+    /// Returns the times in which nothing was acknowledged between retransmissions by timers, so that they were lost, too.
+    pub fn lost_again(&self) -> Vec<LostAgain> {
+        let is_after = |a: u32, b: u32| a.wrapping_sub(b).cast_signed() > 0;
+        let mut found: Vec<LostAgain> = Vec::new();
+        let mut open: Option<LostAgain> = None;
+        for pair in self.retransmitted.windows(2) {
+            let (before, next) = (pair[0], pair[1]);
+            let seqs = before.range.zip(next.range);
+            let is_same = seqs.is_some_and(|(before, next)| !is_after(next.0, before.0));
+            if before.is_by_timer() && next.is_by_timer() && is_same {
+                let lost = open.get_or_insert(LostAgain {
+                    first_ns: before.time_ns,
+                    last_ns: before.time_ns,
+                    until_ns: None,
+                });
+                lost.last_ns = before.time_ns;
+            } else if let Some(lost) = open.take() {
+                found.push(self.end_lost(lost, before.time_ns));
+            }
+        }
+        let last_ns = self.retransmitted.last().map(|it| it.time_ns);
+        found.extend(open.zip(last_ns).map(|(lost, ns)| self.end_lost(lost, ns)));
+        found
+    }
+
+    /// Ends such a time with the last retransmission: it passed, or an ACK of the other end did, which ended state Loss.
+    fn end_lost(&self, lost: LostAgain, retransmitted_ns: u64) -> LostAgain {
+        let is_within = |(since, end): &&(u64, Option<u64>)| {
+            *since <= retransmitted_ns && end.is_none_or(|end| retransmitted_ns <= end)
+        };
+        let of_loss = self.loss.iter().find(is_within);
+        LostAgain {
+            until_ns: of_loss.map_or(Some(retransmitted_ns), |(_, end)| *end),
+            ..lost
+        }
+    }
+
+    /// Returns when timers expired, ns: tail-loss probes, and timeouts that began state Loss.
+    pub fn timer_times_ns(&self) -> impl Iterator<Item = u64> {
+        let is_probe = |it: &&Retransmission| it.kind == TcpEventKind::TailLossProbe;
+        let probes = self.retransmitted.iter().filter(is_probe);
+        let timeouts = self.loss.iter().map(|(since_ns, _)| *since_ns);
+        probes.map(|it| it.time_ns).chain(timeouts)
+    }
+
     /// Returns the retransmitted segments with their times.
     pub(super) fn retransmissions(&self) -> &[Retransmission] {
         &self.retransmitted
@@ -192,6 +260,13 @@ impl EventDigest {
     }
 }
 
+/// Returns whether an event is the FIN of this end: `close()` or `shutdown()`.
+fn is_fin(kind: TcpEventKind, new: Option<u8>) -> bool {
+    const TCP_FIN_WAIT1: u8 = 4;
+    const TCP_LAST_ACK: u8 = 9;
+    kind == TcpEventKind::State && matches!(new, Some(TCP_FIN_WAIT1 | TCP_LAST_ACK))
+}
+
 /// Returns whether an event ends a connection at once: by a reset, of either end.
 fn is_abort(kind: TcpEventKind, old: Option<u8>, new: Option<u8>) -> bool {
     const TCP_ESTABLISHED: u8 = 1;
@@ -199,4 +274,59 @@ fn is_abort(kind: TcpEventKind, old: Option<u8>, new: Option<u8>) -> bool {
     const TCP_CLOSE_WAIT: u8 = 8;
     let was_open = matches!(old, Some(TCP_ESTABLISHED | TCP_CLOSE_WAIT));
     kind == TcpEventKind::State && was_open && new == Some(TCP_CLOSE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn event(ms: u64, kind: TcpEventKind, new: Option<u8>, seq: Option<u32>) -> TcpEvent {
+        TcpEvent {
+            conn: 1,
+            time_ns: ms * 1_000_000,
+            kind,
+            old: new.map(|state| if state == 0 { TCP_CA_LOSS } else { 0 }),
+            new,
+            segments: seq.map(|_| 1),
+            in_flight_bytes: None,
+            seq,
+            end_seq: seq.map(|seq| seq.wrapping_add(100)),
+        }
+    }
+
+    /// Digests a tail-loss probe and two timeouts; the first timeout begins state Loss.
+    fn lost(seqs: [u32; 3], more: &[TcpEvent]) -> Vec<(u64, u64, Option<u64>)> {
+        use TcpEventKind::{CongestionState, TailLossProbe, TimeoutRetransmit};
+        let mut digest = EventDigest::default();
+        let all = [
+            event(10, TailLossProbe, None, Some(seqs[0])),
+            event(200, CongestionState, Some(TCP_CA_LOSS), None),
+            event(200, TimeoutRetransmit, None, Some(seqs[1])),
+            event(600, TimeoutRetransmit, None, Some(seqs[2])),
+        ];
+        for event in all.iter().chain(more) {
+            digest.add(event);
+        }
+        let ms = |ns: u64| ns / 1_000_000;
+        let lost = digest.lost_again().into_iter();
+        lost.map(|it| (ms(it.first_ns), ms(it.last_ns), it.until_ns.map(ms)))
+            .collect()
+    }
+
+    #[test]
+    fn retransmissions_without_progress_were_lost() {
+        let acked = event(620, TcpEventKind::CongestionState, Some(0), None);
+        // the probe is of the last segment, the timeout of the first one; numbers wrap
+        assert_eq!(
+            lost([50, u32::MAX, u32::MAX], &[acked]),
+            [(10, 200, Some(620))]
+        );
+        // each is of a later segment: those before were acknowledged
+        assert_eq!(lost([50, 150, 250], &[]), []);
+    }
+
+    #[test]
+    fn retransmissions_until_the_end_have_no_end() {
+        assert_eq!(lost([50, 50, 50], &[]), [(10, 200, None)]);
+    }
 }

@@ -40,7 +40,7 @@ impl Rule for Incast {
         let Some(coincidence) = loses_together(case) else {
             return Verdict::Quiet;
         };
-        if is_of_one_address(case) {
+        if is_of_one_address(case) || case.has_outage() {
             return Verdict::Quiet;
         }
         // The kernel says why: `packet_dropped_here` names it.

@@ -9,14 +9,17 @@ use table::Stage;
 
 use super::fast_retransmits;
 use super::rule::{FindingExplanation, Rule, RuleDoubt, RuleFinding, Verdict, WinBasis};
-use super::shared::facts::{known, sum, whole};
+use super::shared::facts::{known, sum, total_ns, whole};
 use super::shared::sentences::{advice, direct_confidence, of_life};
 use crate::connections::case::Case;
 use crate::connections::exclusion::ExcludableCause;
+use crate::connections::outage::Outage;
+use crate::kernel::LONGEST_JIFFY_NS;
 use crate::report::{
     Confidence, ConfidenceLevel, DataDirection, Fact, FactUnit, Finding, RuleId, UndecidedFinding,
 };
-use crate::units::count;
+use crate::rows::addresses::host;
+use crate::units::{count, duration, quantity};
 
 /// The rule `retransmit_timeouts`.
 pub struct RetransmitTimeouts;
@@ -62,13 +65,13 @@ impl Rule for RetransmitTimeouts {
         if stalled_ns == 0 {
             return self.check_counters(case);
         }
-        if fast_retransmits::names_stalls(case) {
+        if fast_retransmits::names_stalls(case) && !case.has_outage() {
             return Verdict::Quiet;
         }
         Verdict::Fires(RuleFinding {
             direction: DataDirection::Sending,
             concerned_ns: stalled_ns,
-            harm_ns: stalled_ns,
+            harm_ns: stalled_ns - left_stalled_ns(case),
             facts: collect_facts(case, stalled_ns),
         })
     }
@@ -99,6 +102,7 @@ impl Rule for RetransmitTimeouts {
             advice: match unanswered_timeouts(case) {
                 Some(_) if has_no_data_acked(case) => advice([ONLY_SMALL, GONE[1], GONE[2]]),
                 Some(_) => advice(GONE),
+                None if case.has_outage() => advice(OUTAGE),
                 None => advice([
                     "Find where the path loses data: `ip -s link` and `tc -s qdisc` on both hosts, then the \
                     switches between them. Look for bursts, full queues, and paths that fail.",
@@ -114,7 +118,7 @@ impl Rule for RetransmitTimeouts {
     }
 
     fn is_apart(&self, case: &Case) -> bool {
-        unanswered_timeouts(case).is_some()
+        unanswered_timeouts(case).is_some() || case.has_outage()
     }
 
     fn headline_of_worst(&self, finding: &Finding, worst: &Case) -> String {
@@ -129,7 +133,7 @@ impl Rule for RetransmitTimeouts {
                     of_life(finding)
                 )
             }
-            None => self.headline(finding),
+            None => outage_headline(finding, worst).unwrap_or_else(|| self.headline(finding)),
         }
     }
 
@@ -146,6 +150,44 @@ impl Rule for RetransmitTimeouts {
             "{} segments were retransmitted, at unknown cost.",
             count(retransmitted)
         )
+    }
+}
+
+/// Returns the headline of connections that had to wait because nothing passed; `None`: that is not known.
+fn outage_headline(finding: &Finding, worst: &Case) -> Option<String> {
+    let outages = worst.neighbours.outages(worst.own);
+    let most_ns = outages.iter().map(Outage::most_ns).max()?;
+    let outages = match outages.len() {
+        1 => format!("an outage of about {}", duration(most_ns)),
+        many => format!(
+            "{} outages of up to about {}",
+            count(many as u64),
+            duration(most_ns)
+        ),
+    };
+    let remote = worst.own.identity().map_or("", |it| host(&it.remote));
+    Some(format!(
+        "In {outages}, nothing passed on the path to {remote}: data of {} waited for a retransmission timer — cost {}.",
+        quantity(finding.subject.connections, "connection"),
+        of_life(finding)
+    ))
+}
+
+/// Fixes if the path passed nothing for some time.
+const OUTAGE: [&str; 3] = [
+    "Find what failed at these times: a link, a route, a switch, a virtual machine that moved. Read `dmesg`, `ip -s link`, and the \
+     logs of both hosts and of the switches between them.",
+    "TCP notices the end of an outage at its next timer, and each is twice the one before. On a short path that you control, a \
+     lower timeout helps: `ip route change … rto_min 20ms`.",
+    "If the program has other servers, let it ask one of these when an answer is late: a time limit for each request.",
+];
+
+/// Returns the part of the last stall in which the program waited no more, ns: it had closed the connection, and the kernel alone
+/// went on.
+fn left_stalled_ns(case: &Case) -> u64 {
+    match unanswered_timeouts(case) {
+        Some(_) => case.left_ns().min(case.stalled_ns()),
+        None => 0,
     }
 }
 
@@ -177,6 +219,10 @@ fn collect_facts(case: &Case, stalled_ns: u64) -> Vec<Fact> {
     let label = "timeouts in a row that nothing answered until the end";
     let unit = FactUnit::Count;
     facts.extend(known("unanswered_timeouts", unanswered, unit, label));
+    let left_ns = Some(left_stalled_ns(case)).filter(|ns| *ns > 0);
+    let label = "of the last stall after the program had closed the connection: no harm";
+    facts.extend(left_ns.map(|ns| total_ns("left_ns", ns, label)));
+    facts.extend(outage_facts(case));
     let samples = &case.own.gathered.samples;
     let rto_ns = samples.first_rto_us.map(|us| u64::from(us) * 1_000);
     let counted = |name, value: Option<u64>, label| value.map(|n| sum(name, n, label));
@@ -195,6 +241,37 @@ fn collect_facts(case: &Case, stalled_ns: u64) -> Vec<Fact> {
     let label = "first retransmission timeout";
     facts.extend(known("first_timeout_ns", rto_ns, FactUnit::Ns, label));
     facts
+}
+
+/// Facts of the outages that made it wait.
+fn outage_facts(case: &Case) -> Vec<Fact> {
+    let outages = case.neighbours.outages(case.own);
+    let Some(most) = outages.iter().max_by_key(|it| it.most_ns()) else {
+        return Vec::new();
+    };
+    // timers that expire in one jiffy show one moment
+    let least_ns = Some(most.least_ns()).filter(|ns| *ns >= LONGEST_JIFFY_NS);
+    let facts = [
+        known(
+            "outages",
+            Some(outages.len() as u64),
+            FactUnit::Count,
+            "outage(s): nothing passed, of other connections neither",
+        ),
+        known(
+            "longest_outage_ns",
+            Some(most.most_ns()),
+            FactUnit::Ns,
+            "the longest outage: from the first known loss to an ACK",
+        ),
+        known(
+            "longest_outage_least_ns",
+            least_ns,
+            FactUnit::Ns,
+            "the longest outage, at least: between losses",
+        ),
+    ];
+    facts.into_iter().flatten().collect()
 }
 
 /// Stalls by what ended them; without the ledger only those by timeouts are known.

@@ -34,7 +34,8 @@ impl Rule for SpuriousRetransmits {
         let (slowed_ns, slowed_harm_ns) = slowed.unwrap_or((0, 0));
         let harm_ns = late_ns + slowed_harm_ns;
         let is_none = ledger.spurious_timeouts == 0 && slowed_harm_ns == 0;
-        if is_none || is_too_small(ratio_of(harm_ns, case.life_ns())) {
+        let is_named = case.has_outage() && late_ns > slowed_harm_ns;
+        if is_none || is_named || is_too_small(ratio_of(harm_ns, case.life_ns())) {
             return Verdict::Quiet;
         }
         Verdict::Fires(RuleFinding {

@@ -35,7 +35,7 @@ impl Rule for ThinStreamTimeouts {
 
     fn check(&self, case: &Case) -> Verdict {
         let stalled_ns = case.stalled_ns();
-        if case.loss_named || stalled_ns == 0 {
+        if case.loss_named || stalled_ns == 0 || case.has_outage() {
             return Verdict::Quiet;
         }
         let beside = case.neighbours.beside_in_process(case.own) as u64;
