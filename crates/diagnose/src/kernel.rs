@@ -25,6 +25,10 @@ pub const TCP_CA_RECOVERY: u8 = 3;
 /// `TCP_CA_Loss`.
 pub const TCP_CA_LOSS: u8 = 4;
 
+/// The longest time slice that the kernel chooses itself, ns: `sysctl_sched_base_slice` (0.7 ms, `kernel/sched/fair.c`) times one
+/// and the binary logarithm of the CPUs, at most 8. So long another thread has its turn.
+pub const LONGEST_SLICE_NS: u64 = 2_800_000;
+
 /// The run-queue delay of an ordinary wake-up, ns: as late as the kernel itself lets every ordinary thread be when it sleeps
 /// (`timer_slack_ns` of `init_task`).
 pub const WAKE_NS: u64 = 50_000;

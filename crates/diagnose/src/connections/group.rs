@@ -8,7 +8,7 @@ use crate::connections::case::Case;
 use crate::connections::program_time::ProgramTimes;
 use crate::connections::rules::{Rule, RuleDoubt, RuleFinding, WinBasis};
 use crate::report::finding::FactList;
-use crate::report::severity::{is_short, severity_in_program, severity_within};
+use crate::report::severity::{is_short, severity_among, severity_in_program, severity_within};
 use crate::report::{
     DataDirection, EstimatedWin, Fact, FactMerge, FactUnit, FactValue, Finding, FindingSubject,
     PROGRAM_TIME, RuleId, UndecidedFinding,
@@ -127,7 +127,10 @@ fn finding(group: &[RuleResult<RuleFinding>], times: &ProgramTimes) -> Option<Fi
         rule: rule.id(),
         severity: match rule.is_of_program() {
             true => severity_within(&harms, base_ns.unwrap_or(subject.lifetime_ns)),
-            false => severity_in_program(&harms, program_ns),
+            false => severity_in_program(&harms, program_ns).min(severity_among(
+                harm_ns,
+                worst.case.neighbours.life_in_process_ns(worst.case.own),
+            )),
         },
         headline: String::new(),
         is_answer: false,

@@ -25,8 +25,8 @@ pub struct Neighbours<'a> {
     to_host: HashMap<HostKey<'a>, HostSenders>,
     /// Outages of the paths.
     outages: OutageMap<'a>,
-    /// How many of these are of one process.
-    of_process: HashMap<(ProcessKey<'a>, HostKey<'a>), usize>,
+    /// How many of these are of one process, and how long all of them lasted, ns.
+    of_process: HashMap<(ProcessKey<'a>, HostKey<'a>), (usize, u64)>,
     /// When the latest connection to each host was established, ns.
     opened_ns: HashMap<HostKey<'a>, u64>,
     /// Behind which data of others has waited.
@@ -44,7 +44,7 @@ impl<'a> Neighbours<'a> {
     /// Makes the index of all connections, which are in the order of their ids.
     pub fn new(all: &'a [ConnectionSubject<'a>]) -> Self {
         let mut to_host: HashMap<HostKey, Vec<&ConnectionSubject>> = HashMap::new();
-        let mut of_process: HashMap<_, usize> = HashMap::new();
+        let mut of_process: HashMap<_, (usize, u64)> = HashMap::new();
         for subject in all.iter().filter(|one| !one.judged.sent_nothing) {
             let Some(identity) = subject.identity() else {
                 continue;
@@ -52,7 +52,9 @@ impl<'a> Neighbours<'a> {
             let host = remote_host(identity);
             to_host.entry(host).or_default().push(subject);
             if let Some(process) = process(identity) {
-                *of_process.entry((process, host)).or_default() += 1;
+                let (number, life_ns) = of_process.entry((process, host)).or_default();
+                *number += 1;
+                *life_ns += subject.judged.life_ns;
             }
         }
         let mut outages = OutageMap::default();
@@ -121,12 +123,18 @@ impl<'a> Neighbours<'a> {
 
     /// Returns how many others of the same process send to the same host.
     pub fn beside_in_process(&self, own: &ConnectionSubject) -> usize {
-        let Some(identity) = own.identity().filter(|_| !own.judged.sent_nothing) else {
-            return 0;
-        };
-        let key = process(identity).map(|process| (process, remote_host(identity)));
-        let all = key.and_then(|key| self.of_process.get(&key));
-        all.map_or(0, |all| all - 1)
+        self.of_process(own).map_or(0, |(all, _)| all - 1)
+    }
+
+    /// Returns how long all connections of the same process to the same host lasted, this one included, ns; 0: it is not known.
+    pub fn life_in_process_ns(&self, own: &ConnectionSubject) -> u64 {
+        self.of_process(own).map_or(0, |(_, life_ns)| life_ns)
+    }
+
+    fn of_process(&self, own: &ConnectionSubject) -> Option<(usize, u64)> {
+        let identity = own.identity().filter(|_| !own.judged.sent_nothing)?;
+        let key = (process(identity)?, remote_host(identity));
+        self.of_process.get(&key).copied()
     }
 
     fn host_senders<'s>(&'s self, own: &'s ConnectionSubject) -> Option<&'s HostSenders> {

@@ -11,7 +11,9 @@ use super::rules::{
 };
 use super::service::Side;
 use crate::report::finding::FactList;
-use crate::report::severity::{EXPLAINS_LEAST, severity, severity_of_share};
+use crate::report::severity::{
+    EXPLAINS_LEAST, is_short, severity, severity_of_share, severity_within,
+};
 use crate::report::{
     DataDirection, EstimatedWin, Finding, FindingSubject, RuleDoubt, Severity, UndecidedFinding,
 };
@@ -114,6 +116,9 @@ impl RequestFindings {
 /// Label of the time by which a finding's harm is weighed, where that makes it another severity than the service's own time.
 const OUTER_LABEL: &str = "time of the requests that contain these";
 
+/// Label of the time by which losses are weighed that are short in each request, where that makes it another severity.
+const SPAN_LABEL: &str = "from the first request to the end of the last";
+
 fn finding(
     rule: &dyn RequestRule,
     evidence: &RequestEvidence<'_>,
@@ -128,9 +133,13 @@ fn finding(
     let lost = evidence.losses().iter();
     let lost = lost.map(|(probe, lost)| format!("{} records of {probe} were lost.", count(*lost)));
     let could_not_see = fired.could_not_see.iter().cloned().chain(lost);
-    let severity = severity_of(&fired, total_ns.max(outer_ns));
+    let span_ns = time.1.saturating_sub(time.0);
+    let severity = severity_of(&fired, total_ns.max(outer_ns), span_ns);
     let mut facts = std::mem::take(&mut fired.facts);
-    if severity != severity_of(&fired, total_ns) {
+    if severity < severity_of(&fired, total_ns.max(outer_ns), 0) {
+        facts.push(time_fact("span_ns", span_ns, SPAN_LABEL));
+    }
+    if severity != severity_of(&fired, total_ns, span_ns) {
         facts.push(time_fact("outer_requests_ns", outer_ns, OUTER_LABEL));
     }
     Finding {
@@ -157,8 +166,8 @@ fn finding(
 }
 
 /// Returns the severity by harm, as of connections: against the time of all requests instead of a life. Where the requests that
-/// contain these are recorded, too, their time counts.
-fn severity_of(fired: &RequestFinding, total_ns: u64) -> Severity {
+/// contain these are recorded, too, their time counts. `span_ns`: from the first request to the end of the last.
+fn severity_of(fired: &RequestFinding, total_ns: u64, span_ns: u64) -> Severity {
     if let Some(share) = fired.lost_share {
         return severity_of_share(share);
     }
@@ -167,12 +176,32 @@ fn severity_of(fired: &RequestFinding, total_ns: u64) -> Severity {
     let of_slowest = fired.excess_share * ratio_of(fired.whole_ns, total_ns);
     match fired.remedy {
         Remedy::Avoidable if of_time.max(of_slowest) >= EXPLAINS_LEAST => {
-            severity(&[(fired.harm_ns, total_ns)])
+            let of_requests = severity(&[(fired.harm_ns, total_ns)]);
+            match is_short_each(fired) {
+                true => of_requests.min(severity_of_short(fired, span_ns)),
+                false => of_requests,
+            }
         }
         Remedy::Unavoidable if fired.excess_share >= EXPLAINS_MOST => {
             severity(&[(fired.excess_ns, total_ns)])
         }
         Remedy::Avoidable | Remedy::Unavoidable => Severity::Info,
+    }
+}
+
+/// Returns whether requests lose too little to be a problem alone, the slowest hundredth included.
+fn is_short_each(fired: &RequestFinding) -> bool {
+    let slowest = (fired.requests / 100).max(1);
+    is_short(fired.harm_ns / fired.requests.max(1)) && is_short(fired.excess_ns / slowest)
+}
+
+/// Returns the most severe band of short losses: critical only if they fill most of the time, too. As of connections, who
+/// looks for short requests with a large share of something finds some. Ordinary turns of others have to fill a twentieth.
+fn severity_of_short(fired: &RequestFinding, span_ns: u64) -> Severity {
+    let of_span = severity_within(&[(fired.harm_ns, span_ns)], 0);
+    match fired.harm_ns <= fired.turn_ns.saturating_mul(fired.requests) {
+        true => of_span,
+        false => of_span.max(Severity::Warning),
     }
 }
 
@@ -213,5 +242,57 @@ fn undecided_finding(
         why: doubt.why.to_owned(),
         would_help: doubt.would_help.map(str::to_owned).into_iter().collect(),
         subject,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    /// Makes a finding of so many requests: each lost this time, ns, which is half of its duration.
+    fn lost_each(requests: u64, each_ns: u64, turn_ns: u64) -> RequestFinding {
+        RequestFinding {
+            requests,
+            turn_ns,
+            harm_ns: requests * each_ns,
+            whole_ns: 2 * requests * each_ns,
+            remedy: Remedy::Avoidable,
+            ..RequestFinding::without_harm()
+        }
+    }
+
+    fn severity_in(fired: &RequestFinding, span_ns: u64) -> Severity {
+        severity_of(fired, fired.whole_ns - 1, span_ns)
+    }
+
+    #[test]
+    fn short_losses_are_critical_only_if_they_fill_the_time() {
+        let fired = lost_each(1_000, MS, 0);
+        assert_eq!(severity_in(&fired, 1_500 * MS), Severity::Critical);
+        assert_eq!(severity_in(&fired, 3_000 * MS), Severity::Warning);
+        assert_eq!(severity_in(&fired, 100_000 * MS), Severity::Warning);
+        let long = lost_each(20, 50 * MS, 0);
+        assert_eq!(severity_in(&long, 100_000 * MS), Severity::Critical);
+    }
+
+    #[test]
+    fn slow_requests_among_short_ones_are_critical() {
+        let slowest = RequestFinding {
+            excess_ns: 900 * MS,
+            excess_share: 0.9,
+            ..lost_each(1_000, MS, 0)
+        };
+        assert_eq!(severity_in(&slowest, 100_000 * MS), Severity::Critical);
+    }
+
+    #[test]
+    fn ordinary_turns_of_others_have_to_fill_a_twentieth() {
+        let turn = lost_each(1_000, MS, 2 * MS);
+        assert_eq!(severity_in(&turn, 30_000 * MS), Severity::Info);
+        assert_eq!(severity_in(&turn, 10_000 * MS), Severity::Warning);
+        let longer = lost_each(1_000, 3 * MS, 2 * MS);
+        assert_eq!(severity_in(&longer, 100_000 * MS), Severity::Warning);
     }
 }

@@ -4,6 +4,7 @@
 use super::host::{HostCause, judge_harm};
 use super::rule::{RequestRule, RequestVerdict};
 use super::shared::time_fact;
+use crate::kernel::LONGEST_SLICE_NS;
 use crate::report::RuleId;
 use crate::report::finding::CPU_FIXES;
 use crate::report::severity::WARNING_SHARE;
@@ -33,7 +34,11 @@ impl RequestRule for CpuContention {
         if all.share <= WARNING_SHARE || own.ns <= quota_ns {
             return RequestVerdict::Quiet;
         }
-        judge_harm(case, |harm| host_cause(case, harm), own)
+        let mut verdict = judge_harm(case, |harm| host_cause(case, harm), own);
+        if let RequestVerdict::Fires(fired) = &mut verdict {
+            fired.turn_ns = LONGEST_SLICE_NS;
+        }
+        verdict
     }
 }
 

@@ -57,6 +57,10 @@ pub struct RequestFinding {
     pub involved: Vec<String>,
     /// Time that requests lost, ns: all of them together.
     pub harm_ns: u64,
+    /// Loss of a request that is an ordinary turn of others, at most, ns; 0: none is.
+    pub turn_ns: u64,
+    /// Requests of the service; 0: it is about a program.
+    pub requests: u64,
     /// Time that it is a part of, ns: that of all requests, or more if it lies outside of them.
     pub whole_ns: u64,
     /// By how much the slowest requests had more of it than others, ns.
@@ -89,6 +93,7 @@ impl RequestFinding {
     /// Makes a finding about a service without harm or text: the caller fills in the rest.
     pub fn new(case: &ServiceCase<'_>) -> Self {
         Self {
+            requests: case.requests(),
             whole_ns: case.total_ns(),
             ..Self::without_harm()
         }
@@ -100,6 +105,8 @@ impl RequestFinding {
             parts: Vec::new(),
             involved: Vec::new(),
             harm_ns: 0,
+            turn_ns: 0,
+            requests: 0,
             whole_ns: 0,
             lost_share: None,
             direction: None,
