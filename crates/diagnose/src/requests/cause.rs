@@ -6,6 +6,7 @@ use super::endpoint::EndpointId;
 use super::history::{Target, ThreadEventKind, ThreadId, ThreadWait};
 use super::holder::{held_for, holder_of};
 use super::job::{JobDoer, find_doer};
+use super::owner::is_of_loop;
 use super::part::RequestPart;
 use super::path_finder::{PathContext, PathFinder};
 use super::service::Side;
@@ -58,6 +59,9 @@ impl PathFinder<'_> {
             return Cause::Part(RequestPart::Output, self.describe_wait(wait));
         }
         match wait.target {
+            Target::Connection(it) if self.is_self_pipe(thread, wait, it) => {
+                self.cause_of_set(context, thread, wait)
+            }
             Target::Connection(it) => self.cause_of_connection(context, thread, wait, it),
             Target::Socket => self.cause_of_socket(wait),
             Target::None => self.cause_of_object(context, thread, wait),
@@ -113,6 +117,15 @@ impl PathFinder<'_> {
             _ => return Cause::Idle,
         };
         Cause::Part(part, self.describe_wait(wait))
+    }
+
+    /// Returns whether a thread of the process woke an event loop by a pair of sockets of the process itself: asyncio has one for
+    /// that.
+    fn is_self_pipe(&self, thread: ThreadId, wait: &ThreadWait, endpoint: EndpointId) -> bool {
+        let end = self.endpoints.get(endpoint);
+        let peer_pid = end.peer.map(|peer| self.endpoints.get(peer).pid);
+        let is_own = peer_pid == Some(end.pid) && !end.has_response;
+        is_own && is_of_loop(wait.object) && self.followed_thread(thread, wait).is_some()
     }
 
     /// Returns stack and waker of a wait, for the step of the path.

@@ -102,6 +102,7 @@ mod page_digest;
 mod part;
 mod path;
 mod path_finder;
+mod path_job;
 mod path_sleep;
 mod path_wait;
 mod pauses;

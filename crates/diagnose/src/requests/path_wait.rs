@@ -109,7 +109,9 @@ impl PathFinder<'_> {
                     }
                     false => begin_ns,
                 };
-                self.walk_in(context, other, since_ns, trail, at.depth + 1);
+                let job_ns = self.loop_job_ns(context, (at.thread, other), wait, since_ns);
+                self.walk_in(context, other, job_ns, trail, at.depth + 1);
+                trail.add(since_ns, RequestPart::Queued, thread, none);
                 if since_ns < begin_ns {
                     *at = self.position(at.thread, trail.at_ns(), at.depth);
                 }

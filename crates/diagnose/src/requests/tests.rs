@@ -5,7 +5,8 @@ use std::rc::Rc;
 use table::manifest::{Header, Loss};
 use table::tables::{
     Call, Calls, Connection, Connections, Preemption, Preemptions, Process, Processes, StackFrame,
-    StackFrames, Symbol, Symbols, TcpStage, TcpStages, UdpFlow, UdpFlows, Wait, Waits,
+    StackFrames, Symbol, Symbols, TcpStage, TcpStages, UdpFlow, UdpFlows, UnixSocket, UnixSockets,
+    Wait, Waits,
 };
 use table::{Caller, Columns, Role, WaitObject, Waker};
 
@@ -22,6 +23,7 @@ mod continued_waits;
 mod contrast;
 mod cpu_lacks;
 mod holders;
+mod loop_jobs;
 mod loop_pools;
 mod loops;
 mod nesting;
@@ -43,6 +45,7 @@ struct Rows {
     preemptions: Vec<Preemption>,
     stages: TcpStages,
     flows: Vec<UdpFlow>,
+    sockets: Vec<UnixSocket>,
 }
 
 fn connection(conn: u64, role: Role, pid: u32) -> Connection {
@@ -216,6 +219,11 @@ impl Rows {
         let mut flows = UdpFlows::default();
         self.flows.iter().for_each(|row| flows.push(row.clone()));
         names.add_udp_flows(&flows);
+        let mut sockets = UnixSockets::default();
+        self.sockets
+            .iter()
+            .for_each(|row| sockets.push(row.clone()));
+        names.add_unix_sockets(&sockets);
         let mut processes = Processes::default();
         for (pid, comm) in [(SERVER, "server"), (CLIENT, "client")] {
             processes.push(Process {

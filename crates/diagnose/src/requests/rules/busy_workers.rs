@@ -167,7 +167,8 @@ const HELD_FIXES: [&str; 3] = [
 const FIXES: [&str; 3] = [
     "Start more threads or workers, as many as requests come at once. Examples: gunicorn `--workers` \
         and `--threads`, uWSGI `processes`, php-fpm `pm.max_children`, Puma `threads`, Tomcat \
-        `maxThreads`, the size of a Java executor.",
+        `maxThreads`, the size of a Java executor. Behind an event loop: `UV_THREADPOOL_SIZE` of Node.js, \
+        `ThreadPoolExecutor(max_workers=...)` of asyncio, `max_blocking_threads` of tokio.",
     "In an event loop (Node.js, asyncio), do not wait in the loop: use `await`, or another thread \
         (`run_in_executor`, `asyncio.to_thread`).",
     "Make the waits of the threads shorter: set a time limit, send independent requests at the same \

@@ -463,36 +463,6 @@ fn a_sleep_over_more_rounds_than_are_read_keeps_its_begin() {
     assert!((6_981..7_001).contains(&timer_ms), "{timer_ms}");
 }
 
-/// Thread 71 of a pool looks up names for the loop, one after another: the request of client 2 waits for the first look-up, too.
-#[test]
-fn a_request_waits_for_what_a_thread_of_a_pool_did_before() {
-    let mut rows = event_loop();
-    let idle = wait(71, (0, 11 * MS, 11 * MS), WaitObject::Futex, None);
-    let slept = |start_ms: u64, end_ms: u64| {
-        let times = (start_ms * MS, end_ms * MS, end_ms * MS);
-        wait(71, times, WaitObject::Sleep, None)
-    };
-    let done = |start_ms: u64, end_ms: u64| {
-        let times = (start_ms * MS, end_ms * MS, end_ms * MS);
-        woken_by(wait(70, times, WaitObject::Epoll, None), 71)
-    };
-    rows.epoll(0, 10, Some(1));
-    rows.waits.push(woken_by(idle, 70));
-    rows.epoll(12, 20, Some(2));
-    rows.waits.push(slept(11, 60));
-    rows.waits.push(done(21, 60));
-    rows.waits.push(slept(60, 110));
-    rows.waits.push(done(62, 110));
-    rows.read(1, 10, 10);
-    rows.read(2, 20, 20);
-    rows.send(1, 61);
-    rows.send(2, 111);
-    let timer = (RequestPart::Timer, 89);
-    assert!(rows.parts_ms(2).contains(&timer), "{:?}", rows.parts_ms(2));
-    let timer = (RequestPart::Timer, 48);
-    assert!(rows.parts_ms(1).contains(&timer), "{:?}", rows.parts_ms(1));
-}
-
 /// The thread of the pool is idle until the loop gives it the request, just before it waits.
 #[test]
 fn a_thread_that_was_idle_had_no_other_work() {
