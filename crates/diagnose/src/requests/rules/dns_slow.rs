@@ -8,7 +8,7 @@ use super::shared::{
 use crate::report::{Confidence, ConfidenceLevel, Fact, FactUnit, FactValue, RuleId};
 use crate::requests::RequestPart;
 use crate::requests::accountant::RESOLVED_FOR_NS;
-use crate::requests::case::{PartHarm, ServiceCase};
+use crate::requests::case::{PartHarm, QUEUE, ServiceCase};
 use crate::requests::digests::name_servers::{ProcessServers, ServerWaits};
 use crate::units::{count, duration, percent, quantity, ratio_of};
 
@@ -179,13 +179,23 @@ fn lookup_finding(case: &ServiceCase<'_>, lookups: &Lookups) -> RequestFinding {
 fn finding(case: &ServiceCase<'_>, harm: &PartHarm) -> RequestFinding {
     let servers = name_servers(case);
     let slowest = servers.as_ref().and_then(ProcessServers::slowest_server);
+    let (all, behind_ns) = case.harm_with_queue(*harm, PARTS);
     let mut facts = vec![time_fact("dns_ns", harm.ns, "requests waited for DNS")];
+    if behind_ns > 0 {
+        let label = "wait of other requests behind them";
+        facts.push(time_fact("queued_behind_ns", behind_ns, label));
+    }
     facts.extend(servers.iter().flat_map(server_facts));
     facts.extend(duration_facts(case));
     let sockets_each = servers.as_ref().and_then(|it| count_sockets(case, it));
     facts.extend(sockets_each.map(sockets_fact));
     let sockets = sockets_each.map_or_else(String::new, |each| {
         format!(" The program opened {each:.1} sockets to it for each connection.")
+    });
+    let answers_each = servers.as_ref().and_then(count_answers);
+    facts.extend(answers_each.map(answers_fact));
+    let answers = answers_each.map_or_else(String::new, |each| {
+        format!(" The resolver asked again: it had {each:.1} answers on each socket, and a name has two.")
     });
     let who = match slowest {
         Some((server, waits)) => format!("the name server {server}{}", in_vain(&waits)),
@@ -204,16 +214,20 @@ fn finding(case: &ServiceCase<'_>, harm: &PartHarm) -> RequestFinding {
         unseen.push(text.to_owned());
     }
     RequestFinding {
-        parts: PARTS.to_vec(),
-        harm_ns: harm.ns,
-        excess_ns: harm.excess_ns,
-        excess_share: harm.excess_share,
+        parts: match behind_ns {
+            0 => PARTS.to_vec(),
+            _ => [PARTS, &QUEUE].concat(),
+        },
+        harm_ns: all.ns,
+        excess_ns: all.excess_ns,
+        excess_share: all.excess_share,
         involved: servers.iter().flat_map(involved).collect(),
         remedy: Remedy::Avoidable,
         headline: format!(
-            "DNS delays {}: they waited for {who}, {}.{sockets}",
+            "DNS delays {}: they waited for {who}{}, {}.{sockets}{answers}",
             of_requests(case),
-            of_time(case, harm.ns)
+            behind(behind_ns),
+            of_time(case, all.ns)
         ),
         facts,
         ruled_out: rule_out(
@@ -226,15 +240,38 @@ fn finding(case: &ServiceCase<'_>, harm: &PartHarm) -> RequestFinding {
             ],
         ),
         could_not_see: unseen,
-        advice: make_advice(fixes(
-            slowest.is_some_and(|(_, waits)| waits.unanswered > 0),
-            sockets_each.is_some(),
-        )),
+        advice: {
+            let is_lost = slowest.is_some_and(|(_, waits)| waits.unanswered > 0);
+            let again = answers_each.map(|_| ASKED_AGAIN);
+            let more = (behind_ns > 0).then_some(MORE_AT_ONCE);
+            let usual = fixes(is_lost, sockets_each.is_some());
+            make_advice(again.into_iter().chain(usual).chain(more))
+        },
         gain: Some("names need no question"),
         confidence: direct_confidence(case, "waits within the resolver were measured"),
         ..RequestFinding::new(case)
     }
 }
+
+/// Returns that requests waited for the look-ups of others, too.
+fn behind(behind_ns: u64) -> String {
+    match behind_ns {
+        0 => String::new(),
+        _ => format!(
+            ", or behind requests that did ({} of it)",
+            duration(behind_ns)
+        ),
+    }
+}
+
+/// Fix where the resolver asks again although it has answers: glibc does so after SERVFAIL, NOTIMP and REFUSED
+/// (`send_dg()` in `resolv/res_send.c`).
+const ASKED_AGAIN: &str = "Ask the name server yourself (`dig @SERVER NAME A`, `AAAA`). After SERVFAIL or REFUSED the resolver asks again: \
+    correct the server, or name another one in resolv.conf.";
+
+/// Fix where look-ups keep threads that other requests need.
+const MORE_AT_ONCE: &str = "Let look-ups keep no thread that others need. `getaddrinfo()` blocks one: Node.js's `dns.lookup` has \
+    half of `UV_THREADPOOL_SIZE`, 2 of 4. `dns.resolve` and aiodns need none.";
 
 const FIXES: [&str; 4] = [
     "If answers are lost: ask the name server of /etc/resolv.conf yourself (`dig @SERVER NAME A`, `AAAA`). Then \
@@ -280,6 +317,24 @@ fn count_sockets(case: &ServiceCase<'_>, servers: &ProcessServers) -> Option<f64
 
 /// From so many sockets on for each connection, it is nearer to two than to one.
 const SEVERAL_SOCKETS: f64 = 1.5;
+
+/// Returns how many answers there were on each socket, if they are more than those for A and AAAA; `None` if some did not come,
+/// too: then the resolver asks again because of that.
+fn count_answers(servers: &ProcessServers) -> Option<f64> {
+    let all = servers.total();
+    let each = ratio_of(all.answered, servers.sockets);
+    (all.unanswered == 0 && each >= SEVERAL_QUESTIONS).then_some(each)
+}
+
+/// Makes the fact of answers on each socket to name servers.
+fn answers_fact(each: f64) -> Fact {
+    make_fact(
+        "dns_answers_each",
+        FactValue::Real(each),
+        FactUnit::Count,
+        "answers on each socket",
+    )
+}
 
 /// Makes the fact of sockets to the name server for each connection.
 fn sockets_fact(each: f64) -> Fact {
