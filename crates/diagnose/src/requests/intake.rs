@@ -144,6 +144,8 @@ impl RequestTable {
             WaitObject::Futex
                 | WaitObject::Datagram
                 | WaitObject::Poll
+                | WaitObject::Epoll
+                | WaitObject::Select
                 | WaitObject::Connection
                 | WaitObject::Unix
         );

@@ -51,6 +51,10 @@ const HANDSHAKE_FUNCTIONS: [&str; 7] = [
     "mysql_real_connect",
 ];
 
+/// Names of such functions that others contain: of psycopg 3, which waits in Python for the log-in
+/// (<https://github.com/psycopg/psycopg/blob/master/psycopg/psycopg/waiting.py>).
+const HANDSHAKE_NAMES: [&str; 1] = ["wait_conn"];
+
 /// Functions that wait for the lock of an interpreter, as names of locks do not say: of CPython.
 pub const INTERPRETER_FUNCTIONS: [&str; 2] = ["take_gil", "PyEval_RestoreThread"];
 
@@ -367,7 +371,9 @@ impl WaitStack {
         if names().any(|name| is_any(name, &RESOLVER_FUNCTIONS)) {
             return StackPurpose::Resolver;
         }
-        if names().any(|name| is_any(name, &HANDSHAKE_FUNCTIONS)) {
+        let is_handshake =
+            |name: &str| is_any(name, &HANDSHAKE_FUNCTIONS) || HANDSHAKE_NAMES.contains(&name);
+        if names().any(is_handshake) {
             return StackPurpose::Handshake;
         }
         if self.is_in(&INTERPRETER_FUNCTIONS) {

@@ -57,6 +57,10 @@ fn log_in_of_a_database_is_a_handshake() {
         purpose(&["recv", "vio_read", "mysql_real_connect"]),
         handshake
     );
+    let psycopg = ["epoll_wait", "EpollSelector.select", "wait_conn"];
+    assert_eq!(purpose(&psycopg), handshake);
+    let pool = ["poll", "wait_connection"];
+    assert_eq!(purpose(&pool), StackPurpose::Unknown);
     let query = ["poll", "PQsocketPoll", "PQgetResult", "PQexec"];
     assert_eq!(purpose(&query), StackPurpose::Unknown);
     assert_eq!(
