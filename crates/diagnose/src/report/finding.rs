@@ -191,18 +191,20 @@ pub(crate) fn keep_one_lack_of_cpu(findings: &mut Vec<Finding>) {
     findings.retain(|_| is_kept.next().unwrap_or(true));
 }
 
-/// Lowers a finding on lack of CPU to information, if a larger cause of the same requests is known.
-/// That the other end or computing takes their time is such a cause, too, even where it is no
-/// warning.
+/// Lowers findings to information that say less of what another says of the same requests. Of a lack of CPU, that is any larger
+/// cause. That the other end or computing takes their time is such a cause, too, even where it is no warning. Of data that
+/// waited for a blocked thread, it is a lack of threads.
 pub(crate) fn demote_lesser(findings: &mut [Finding]) {
     for place in 0..findings.len() {
         let lesser = &findings[place];
-        let is_small = lesser.rule == RuleId::CpuContention && lesser.share < EXPLAINS_LEAST;
-        if is_small
-            && findings
-                .iter()
-                .any(|it| it.is_larger_than(&findings[place]))
-        {
+        let is_demoted = match lesser.rule {
+            RuleId::CpuContention if lesser.share < EXPLAINS_LEAST => {
+                findings.iter().any(|it| it.is_larger_than(lesser))
+            }
+            RuleId::ProxyStall => findings.iter().any(|it| it.explains_stall(lesser)),
+            _ => false,
+        };
+        if is_demoted {
             findings[place].severity = Severity::Info;
         }
     }
@@ -247,6 +249,13 @@ impl Finding {
             _ => false,
         };
         is_larger && requests.is_some_and(|it| is_process || it.address == other.subject.local)
+    }
+
+    /// Returns whether requests waited for a thread of their service, at least as long as their data waited for a blocked one.
+    fn explains_stall(&self, stall: &Self) -> bool {
+        let is_same = self.subject.is_service_of(&stall.subject);
+        let is_larger = self.harm_ns >= stall.harm_ns;
+        self.rule == RuleId::BusyWorkers && !self.is_note() && is_same && is_larger
     }
 
     /// Returns the connection on which a thread was blocked while data of others waited.
