@@ -173,6 +173,9 @@ impl PathFinder<'_> {
         let had_it = thread == home && wait.start_ns >= since_ns;
         let other = self.followed_thread(thread, wait);
         match other {
+            Some(other) if had_it && self.is_notice(context, wait, other) => {
+                Cause::Part(RequestPart::Unknown, self.describe_wait(wait))
+            }
             // a thread of a runtime had no task: the one that woke it had the task of the request
             Some(other) if wait.purpose == StackPurpose::Scheduler => Cause::Handover(other),
             Some(other) if !had_it && wait.purpose != StackPurpose::Mutex => Cause::Handover(other),
@@ -239,7 +242,7 @@ impl PathFinder<'_> {
         }
     }
 
-    /// Returns whether `thread` woke `helper` for this request shortly before it waited.
+    /// Returns whether `thread` woke `helper` for this request shortly before it waited. Who gives a mutex back gives no job.
     fn is_woken_by(
         &self,
         helper: ThreadId,
@@ -255,7 +258,8 @@ impl PathFinder<'_> {
             ThreadEventKind::Call(_) | ThreadEventKind::Preemption(_) => None,
         });
         waits.any(|it| {
-            it.woken_ns >= begin_ns && it.waker == Waker::Thread && it.waker_thread == Some(thread)
+            let is_of_thread = it.waker == Waker::Thread && it.waker_thread == Some(thread);
+            it.woken_ns >= begin_ns && is_of_thread && it.purpose != StackPurpose::Mutex
         })
     }
 

@@ -161,6 +161,16 @@ impl ThreadHistory {
         self.known_from_ns <= ns
     }
 
+    /// Returns since when events are known.
+    pub fn known_from_ns(&self) -> u64 {
+        self.known_from_ns
+    }
+
+    /// Returns whether nothing is known of the thread before `ns`, and none of its events was dropped: it is new.
+    pub fn is_new_since(&self, ns: u64) -> bool {
+        self.known_from_ns > ns && self.events.len() < KEPT_LEAST
+    }
+
     /// Returns whether another thread of its process may have ended a wait of its event loop after `ns`.
     pub fn may_have_help_since(&self, ns: u64) -> bool {
         self.helped_ns > ns

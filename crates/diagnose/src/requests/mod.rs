@@ -94,6 +94,7 @@ mod long_work;
 mod loop_pool;
 mod moving_call;
 mod nesting;
+mod notice;
 mod output_gap;
 mod owner;
 mod pace;

@@ -245,6 +245,7 @@ impl Rows {
         names.add_processes(&processes);
         add_stack(&mut names, HANDSHAKE, "SSL_do_handshake");
         add_stack(&mut names, RESULT, "Future.result");
+        add_stack(&mut names, CONDITION, "Condition.wait");
         names.complete()
     }
 
@@ -323,6 +324,9 @@ const HANDSHAKE: u32 = 1;
 
 /// Number of a stack that waits for the result of a job.
 const RESULT: u32 = 2;
+
+/// Number of a stack that waits for a condition.
+const CONDITION: u32 = 3;
 
 /// Names a stack of one function.
 fn add_stack(names: &mut NameTable, number: u32, function: &str) {

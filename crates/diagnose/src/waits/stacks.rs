@@ -65,6 +65,13 @@ const SCHEDULER_FUNCTIONS: [&str; 2] = ["runtime.mPark", "runtime.findRunnable"]
 /// `multiprocessing.pool`, and of libstdc++'s `std::future`. Who did it, they do not say.
 const RESULT_FUNCTIONS: [&str; 3] = ["Future.result", "ApplyResult.wait", "_M_futex_wait_until"];
 
+/// Functions of languages in which a thread waits for a condition of the program: of Python, of Java and of C++.
+const CONDITION_FUNCTIONS: [&str; 3] = [
+    "Condition.wait",
+    "ConditionObject.await",
+    "condition_variable::wait",
+];
+
 /// Purpose of a wait, where only its stack says that.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StackPurpose {
@@ -80,6 +87,8 @@ pub enum StackPurpose {
     Result,
     /// Work from the scheduler of a language's runtime: none of its tasks can run.
     Scheduler,
+    /// A condition of the program: something that is free again, a job, or a notice.
+    Condition,
 }
 
 /// Purpose of a wait inside of the kernel, as the kernel's stack says, whatever the program had asked for.
@@ -381,6 +390,9 @@ impl WaitStack {
         }
         if self.is_in(&RESULT_FUNCTIONS) {
             return StackPurpose::Result;
+        }
+        if self.is_in(&CONDITION_FUNCTIONS) {
+            return StackPurpose::Condition;
         }
         let mut inner = names().take(LOCK_FRAMES);
         if inner.any(|name| SCHEDULER_FUNCTIONS.contains(&name)) {

@@ -345,3 +345,36 @@ fn output_of_a_middle_tier_lies_in_its_requests() {
     rows.connections.push(connection(11, Role::Client, CLIENT));
     assert_eq!(make_log_rows(&mut rows, 80), 19 * MS);
 }
+
+/// Returns the parts of a request that waits from 11 to 39 ms for a condition. Thread 72 ends that. `before`: its wait until
+/// 38 ms, for client 2 or for something else.
+fn judge_condition(before: Option<WaitObject>) -> Vec<(RequestPart, u64)> {
+    let waiting = Wait {
+        stack: Some(CONDITION),
+        ..woken_by(
+            wait(70, (11 * MS, 39 * MS, 39 * MS), WaitObject::Futex, None),
+            72,
+        )
+    };
+    let times = |from: u64, to: u64| (from * MS, to * MS, to * MS);
+    let of_client = |object| (object == WaitObject::Connection).then_some(2);
+    let before = before.map(|it| wait(72, times(5, 38), it, of_client(it)));
+    let after = wait(72, times(38, 39), WaitObject::Sleep, None);
+    let waits = before.into_iter().chain([after, waiting]);
+    let mut rows = make_server_rows(waits);
+    rows.connections.push(connection(2, Role::Server, SERVER));
+    parts(&judge_request(&rows).0)
+}
+
+/// Long polling: the request of another client brings the notice, and no thread had anything before.
+#[test]
+fn a_notice_of_another_client_is_no_lock() {
+    let waits_for = |part| [(RequestPart::Cpu, 2 * MS), (part, 28 * MS)];
+    let unknown = waits_for(RequestPart::Unknown);
+    assert_eq!(judge_condition(Some(WaitObject::Connection)), unknown);
+    // its thread began with the connection
+    assert_eq!(judge_condition(None), unknown);
+    // it was busy, and may have had what the request waited for
+    let sleep = judge_condition(Some(WaitObject::Sleep));
+    assert_eq!(sleep, waits_for(RequestPart::Lock));
+}

@@ -45,6 +45,20 @@ fn stack(frames: &[(&str, &str)]) -> WaitStack {
 }
 
 #[test]
+fn condition_of_a_language_is_no_mutex() {
+    let purpose = |names: &[&str]| {
+        let frames: Vec<_> = names.iter().map(|name| ("[python]", *name)).collect();
+        stack(&frames).purpose()
+    };
+    let poll = ["sem_wait", "Condition.wait", "Condition.wait_for"];
+    assert_eq!(purpose(&poll), StackPurpose::Condition);
+    let interpreter = ["pthread_cond_timedwait", "take_gil", "Condition.wait"];
+    assert_eq!(purpose(&interpreter), StackPurpose::Mutex);
+    let job = ["sem_wait", "Condition.wait", "Future.result"];
+    assert_eq!(purpose(&job), StackPurpose::Result);
+}
+
+#[test]
 fn log_in_of_a_database_is_a_handshake() {
     let purpose = |names: &[&str]| {
         let frames: Vec<_> = names.iter().map(|name| ("libpq.so.5", *name)).collect();
