@@ -248,7 +248,7 @@ function slowPanel(site: Site, slow: SlowMessages): HTMLElement {
     el(
       "tr",
       {},
-      el("td", {}, cause.what, el("div.soft", {}, `${words(cause.rule)}, ${words(cause.role)} core`)),
+      el("td", {}, cause.what, el("div.soft", {}, `${words(cause.rule)}, ${cause.role === "receive" ? "the receiving CPU" : "the application's CPU"}`)),
       el("td.number", {}, count(cause.first)),
       el("td.number", {}, duration(cause.deviation_ns)),
       el("td", {}, ...prose(cause.advice)),

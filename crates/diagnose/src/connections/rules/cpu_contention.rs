@@ -224,7 +224,7 @@ fn blind_spots(case: &Case) -> Vec<String> {
     let unread_ns = case.life_ns().saturating_sub(covered_ns);
     if unread_ns as f64 > case.life_ns() as f64 * WARNING_SHARE {
         blind.push(format!(
-            "The process was not read for {} of the connection's duration: the harm may be larger.",
+            "The CPU time of the process is unknown for {} of the connection's duration: the harm may be larger.",
             duration(unread_ns)
         ));
     }

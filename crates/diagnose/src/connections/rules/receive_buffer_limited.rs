@@ -225,7 +225,7 @@ fn is_unscaled(case: &Case) -> bool {
 const GROWTH_FIXES: [&str; 3] = [
     "A longer transfer needs no change: the receiver's kernel gives it a larger window each round trip, up to the third value \
      of net.ipv4.tcp_rmem.",
-    "For many short transfers, keep the connection: its window stays as large.",
+    "Keep one connection for many short transfers: its window then stays large.",
     "Or raise the second value of net.ipv4.tcp_rmem at the receiver: a connection begins with that buffer.",
 ];
 

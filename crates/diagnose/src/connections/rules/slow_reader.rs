@@ -257,7 +257,7 @@ fn check_receiving(case: &Case) -> Verdict {
         Some(sum(
             "reader_slow_waits",
             waits,
-            "times bytes waited for the reader",
+            "intervals in which bytes waited for the reader",
         )),
         Some(total_ns(
             "reader_slow_ns",

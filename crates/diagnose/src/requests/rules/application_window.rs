@@ -63,7 +63,7 @@ fn finding(case: &ServiceCase<'_>, runs: &RunDigest) -> RequestFinding {
         ),
     ];
     let path = case.digest.path_ns;
-    facts.extend(path.map(|ns| time_fact("min_rtt_ns", ns, "round trip of the path (minimum)")));
+    facts.extend(path.map(|ns| time_fact("min_rtt_ns", ns, "min RTT of the path")));
     facts.extend(duration_facts(case));
     RequestFinding {
         parts: PARTS.to_vec(),

@@ -253,12 +253,12 @@ fn occupation_facts(case: &ServiceCase<'_>, served_ns: u64, queued_ns: u64) -> V
         mean(
             "served_mean",
             served_ns,
-            "requests that had a thread, at a time on average",
+            "average number of requests that had a thread",
         ),
         mean(
             "queued_mean",
             queued_ns,
-            "requests that waited for a thread, at a time on average",
+            "average number of requests that waited for a thread",
         ),
     ]
 }

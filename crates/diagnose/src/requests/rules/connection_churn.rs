@@ -301,11 +301,7 @@ fn doubt_verdict(case: &ServiceCase<'_>) -> RequestVerdict {
             connections,
             "connections with requests",
         ),
-        time_fact(
-            "min_rtt_ns",
-            min_rtt_ns.unwrap_or(0),
-            "round trip of the path (minimum)",
-        ),
+        time_fact("min_rtt_ns", min_rtt_ns.unwrap_or(0), "min RTT of the path"),
     ];
     facts.extend(duration_facts(case));
     RequestVerdict::undecided(

@@ -307,7 +307,7 @@ fn collect_facts(group: &[ConnectionTurns], rejected: &RejectedConnections<'_>) 
         time_fact(
             "slept_ns",
             rejected.slept_ns,
-            "longest sleep before each next connection, beyond the usual pause",
+            "longest sleep before a next connection, less the usual pause",
         ),
         time_fact(
             "usual_pause_ns",

@@ -117,7 +117,7 @@ fn finding(case: &ServiceCase<'_>, lost: &UnansweredQuestions) -> RequestFinding
         involved: vec![format!("the other end is {}", case.key.address)],
         remedy: Remedy::Avoidable,
         headline: format!(
-            "{} of {} got no answer: its requests waited {} until they asked again. This host dropped none of them.",
+            "{} from {} got no answer: its requests waited {} until it asked again. This host dropped none of them.",
             quantity(lost.unanswered, "datagram"),
             case.title(),
             of_time(case, lost.ns),
@@ -138,7 +138,7 @@ fn finding(case: &ServiceCase<'_>, lost: &UnansweredQuestions) -> RequestFinding
         gain: Some("each question has its answer the first time"),
         confidence: direct_confidence(
             case,
-            "datagrams of both directions were counted, and what this host dropped",
+            "whylat counted the datagrams of both directions, and the drops of this host",
         ),
         ..RequestFinding::new(case)
     }

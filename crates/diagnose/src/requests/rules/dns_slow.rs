@@ -165,7 +165,7 @@ fn lookup_finding(case: &ServiceCase<'_>, lookups: &Lookups) -> RequestFinding {
             "Whether each connection waited for the request before it.".to_owned(),
         ],
         advice: make_advice(fixes(false, each.is_some())),
-        gain: Some("names need no request"),
+        gain: Some("names need no query"),
         confidence: Confidence {
             level: ConfidenceLevel::Medium,
             because: "requests to the name server ended shortly before connections: no wait of a thread shows more"
@@ -247,7 +247,7 @@ fn finding(case: &ServiceCase<'_>, harm: &PartHarm) -> RequestFinding {
             let usual = fixes(is_lost, sockets_each.is_some());
             make_advice(again.into_iter().chain(usual).chain(more))
         },
-        gain: Some("names need no question"),
+        gain: Some("names need no query"),
         confidence: direct_confidence(case, "waits within the resolver were measured"),
         ..RequestFinding::new(case)
     }

@@ -58,7 +58,7 @@ fn host_cause(case: &ServiceCase<'_>, harm: &PartHarm) -> HostCause {
             }
             None => longest_place(case, RequestPart::Output),
         },
-        fact: ("output_ns", "waited for room for output"),
+        fact: ("output_ns", "waited for space for output"),
         facts: vec![number("blocked_writes", count, "waits for blocked writes")],
         could_not_see: match reader {
             Some(_) => Vec::new(),
@@ -100,7 +100,7 @@ fn make_gap_finding(case: &ServiceCase<'_>) -> RequestFinding {
         time_fact(
             "output_ns",
             gap.ns,
-            "waited for room for output between requests",
+            "waited for space for output between requests",
         ),
         share_fact(
             "output_share",

@@ -65,12 +65,12 @@ fn finding(case: &ServiceCase<'_>, harm: &PartHarm, is_slow: bool) -> RequestFin
     let pool = FullPool::find(case);
     let headline = match is_slow {
         true => format!(
-            "The other end makes the slowest of {} slow: {} more than usual.",
+            "The other end made the slowest of {} slow: {} more than usual.",
             of_requests(case),
             duration(harm.excess_ns)
         ),
         false => format!(
-            "{} wait for the other end: {}{}.",
+            "{} waited for the other end: {}{}.",
             of_requests(case),
             of_time(case, harm.ns),
             pool.as_ref().map_or_else(String::new, FullPool::clause)

@@ -107,7 +107,7 @@ fn doubt_verdict(case: &ServiceCase<'_>, resets: &ResetDigest) -> RequestVerdict
     }
     RequestVerdict::undecided(
         format!(
-            "{} of {} got no response before their connections ended.",
+            "{} from {} got no response before their connections ended.",
             quantity(resets.unanswered, "request"),
             case.title()
         ),
@@ -302,7 +302,7 @@ fn headline(
     let requests = quantity(resets.count, "request");
     let of = case.requests() + resets.count;
     format!(
-        "{} {}: it answered {requests} of {} of {} with RST, and {} passed before the next.",
+        "{} {}: it answered {requests} of {} from {} with RST. The next came {} later.",
         case.key.address,
         cause.text(),
         count(of),
@@ -340,9 +340,9 @@ fn collect_facts(case: &ServiceCase<'_>, resets: &ResetDigest, lost_ns: u64) -> 
         time_fact("lost_ns", lost_ns, "time until the next request"),
     ];
     if read > 0 {
-        let label = "of these that the other end had begun to read";
+        let label = "of these, the other end had read the first bytes";
         facts.push(number("requests_read", read, label));
-        let label = "of these that it had read to the end";
+        let label = "of these, it had read all bytes";
         facts.push(number("requests_read_whole", whole, label));
     }
     if let Some(ns) = least_ns {

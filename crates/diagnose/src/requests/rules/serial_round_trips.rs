@@ -2,7 +2,8 @@
 
 use super::rule::{Remedy, RequestFinding, RequestRule, RequestVerdict};
 use super::shared::{
-    direct_confidence, duration_facts, make_advice, number, of_time, rule_out, time_fact,
+    direct_confidence, duration_facts, make_advice, number, of_requests, of_time, rule_out,
+    time_fact,
 };
 use crate::report::severity::held_up;
 use crate::report::{RuleDoubt, RuleId};
@@ -52,9 +53,7 @@ fn finding(case: &ServiceCase<'_>, runs: &RunDigest) -> RequestFinding {
             "requests of the longest series",
         ),
     ];
-    facts.extend(
-        min_rtt_ns(case).map(|ns| time_fact("min_rtt_ns", ns, "round trip of the path (minimum)")),
-    );
+    facts.extend(min_rtt_ns(case).map(|ns| time_fact("min_rtt_ns", ns, "min RTT of the path")));
     facts.extend(duration_facts(case));
     let gap_ns = each(runs.gaps_ns);
     let label = "gap from a response to the next request (mean)";
@@ -68,7 +67,7 @@ fn finding(case: &ServiceCase<'_>, runs: &RunDigest) -> RequestFinding {
         harm_ns: runs.round_trips_ns,
         remedy: Remedy::Avoidable,
         headline: format!(
-            "Network round trips make the requests slow: {requests} of {}, one after another, {}.",
+            "Network round trips make the requests slow: {requests} from {}, one after another, {}.",
             case.title(),
             of_time(case, runs.round_trips_ns)
         ),
@@ -129,10 +128,8 @@ fn doubt_verdict(case: &ServiceCase<'_>) -> RequestVerdict {
     }
     RequestVerdict::undecided(
         format!(
-            "{} of {} wait one after another for the other end. The recording does not show how much of this is \
-                the path.",
-            quantity(case.requests(), "request"),
-            case.title()
+            "{} waited one after another for the other end. The recording does not show how much of this is the path.",
+            of_requests(case)
         ),
         RuleDoubt {
             candidates: vec![RuleId::SerialRoundTrips],

@@ -173,7 +173,7 @@ fn doubt_verdict(case: &ServiceCase<'_>, harm: &PartHarm) -> RequestVerdict {
     facts.extend(duration_facts(case));
     RequestVerdict::undecided(
         format!(
-            "{} wait {} for the congestion window. The recording does not show whether it was larger before their \
+            "{} waited {} for the congestion window. The recording does not show whether it was larger before their \
              pauses.",
             of_requests(case),
             of_time(case, harm.ns)

@@ -106,7 +106,7 @@ impl DropSums {
     /// Returns why most datagrams were dropped, as a sentence without a full stop.
     fn explain_drops(&self, address: &str) -> String {
         match self.first() {
-            Some(cause) if is_no_room(cause) => {
+            Some(cause) if is_full_buffer(cause) => {
                 format!("the receive buffer of the socket at {address} was full")
             }
             Some(cause) => format!(
@@ -120,9 +120,12 @@ impl DropSums {
 
     /// Returns fixes for the causes, without repetition.
     fn advice(&self) -> Vec<String> {
-        let has_full = self.by_cause.keys().any(is_no_room);
-        let full = OF_ROOM.into_iter().filter(|_| has_full).map(str::to_owned);
-        let others = self.by_cause.keys().filter(|cause| !is_no_room(cause));
+        let has_full = self.by_cause.keys().any(is_full_buffer);
+        let full = FULL_BUFFER_FIXES
+            .into_iter()
+            .filter(|_| has_full)
+            .map(str::to_owned);
+        let others = self.by_cause.keys().filter(|cause| !is_full_buffer(cause));
         full.chain(others.map(DropCause::explain)).collect()
     }
 
@@ -142,7 +145,7 @@ impl DropSums {
     }
 }
 
-const OF_ROOM: [&str; 3] = [
+const FULL_BUFFER_FIXES: [&str; 3] = [
     "Raise SO_RCVBUF of the receiver. net.core.rmem_max limits it. Without SO_RCVBUF, a program has \
         net.core.rmem_default.",
     "Take datagrams faster: a thread that only receives, recvmmsg(), or several sockets with SO_REUSEPORT.",
@@ -157,7 +160,7 @@ fn lower_first(sentence: &str) -> String {
 }
 
 /// Returns whether the cause is a full receive buffer.
-fn is_no_room(cause: &DropCause) -> bool {
+fn is_full_buffer(cause: &DropCause) -> bool {
     match cause.reason.as_deref() {
         Some(reason) => NO_ROOM.contains(&reason),
         None => {

@@ -10,7 +10,7 @@ pub(in crate::connections::rules) fn of_life(finding: &Finding) -> String {
     let subject = &finding.subject;
     if let Some(program_ns) = whole(&finding.evidence.0, PROGRAM_TIME) {
         return format!(
-            "{} in {} of the program ({})",
+            "{} of the {} that the program ran ({})",
             crate::units::duration(finding.harm_ns),
             crate::units::duration(program_ns),
             crate::units::percent(crate::units::ratio_of(finding.harm_ns, program_ns))
