@@ -7,6 +7,7 @@ use super::shared::{
     LACK_OF_CPU, direct_confidence, duration_facts, make_advice, most_at_once, of_time, rule_out,
     share_fact, time_fact,
 };
+use crate::report::severity::WARNING_SHARE;
 use crate::report::{Fact, FactUnit, FactValue, RuleId};
 use crate::requests::RequestPart;
 use crate::requests::case::{PartHarm, QUEUE, ServiceCase};
@@ -223,7 +224,8 @@ fn most_threads(case: &ServiceCase<'_>, parts: &[RequestPart]) -> BTreeSet<u32> 
 }
 
 /// Returns whether more requests had one of these threads at a time than there are: then these are event loops, and no request
-/// that waits for something keeps one. Requests also lack a CPU before they have a thread: that time does not count.
+/// that waits for something keeps one. Threads that are always busy are at that limit: beyond it is what matters. Requests also
+/// lack a CPU before they have a thread: that time does not count.
 fn is_of_loops(case: &ServiceCase<'_>) -> bool {
     let (begin_ns, end_ns) = case.digest.time.unwrap_or_default();
     let serving = serving_threads(case);
@@ -233,7 +235,8 @@ fn is_of_loops(case: &ServiceCase<'_>) -> bool {
     let times = times.filter(|it| serving.contains(&it.subject.tid));
     let kept_ns: u64 = times.map(|it| it.ns).sum();
     let served_mean = ratio_of(kept_ns, end_ns.saturating_sub(begin_ns));
-    count_threads(&serving).is_some_and(|threads| served_mean > threads as f64)
+    let most = |threads: u64| threads as f64 * (1.0 + WARNING_SHARE);
+    count_threads(&serving).is_some_and(|threads| served_mean > most(threads))
 }
 
 /// Returns how many requests were served and how many waited at a time: the sums of their times over the time in which there
