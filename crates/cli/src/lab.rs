@@ -59,14 +59,8 @@ pub(crate) fn with_options(lab: clap::Command) -> clap::Command {
         ("copy", study::copy::declaration()),
         ("workload", lab::workload::declaration()),
     ];
-    let declared = declared.into_iter().enumerate();
-    declared.fold(lab, |lab, (at, (name, options))| {
-        lab.mut_subcommand(name, |listed| {
-            let line = listed.get_about().cloned().unwrap_or_default();
-            let whole = options.get_long_about().or(options.get_about()).cloned();
-            let options = options.name(name).no_binary_name(false).display_order(at);
-            options.about(line).long_about(whole.unwrap_or_default())
-        })
+    declared.into_iter().fold(lab, |lab, (name, options)| {
+        lab.mut_subcommand(name, |_| options.name(name).no_binary_name(false))
     })
 }
 

@@ -47,6 +47,7 @@ mod top;
 mod values;
 mod waits;
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
@@ -164,13 +165,15 @@ fn main() -> ExitCode {
     })
 }
 
-/// Reads the command line; ends with help, or with an error, if that is what it asks for. `whylat help lab fault` needs the
-/// lab's own options.
+/// Reads the command line; ends with help, or with an error, if that is what it asks for. The lab prints its own help:
+/// `whylat help lab fault` is `whylat lab fault --help`.
 fn parse() -> Cli {
-    if std::env::args_os().nth(1).is_some_and(|it| it == "help") {
-        program().get_matches();
+    let mut words: Vec<OsString> = std::env::args_os().collect();
+    if words.iter().skip(1).take(2).eq(["help", "lab"]) {
+        words.remove(1);
+        words.push("--help".into());
     }
-    Cli::parse()
+    Cli::parse_from(words)
 }
 
 /// Runs a command that reads untrusted files.

@@ -33,13 +33,13 @@ pub(crate) struct PerfRecord<'a> {
 }
 
 impl PerfRing {
-    /// Maps the ring of an event, with this many pages for records: a power of two.
-    pub(crate) fn map(event: OwnedFd, pages: usize) -> io::Result<Self> {
+    /// Maps the ring of an event, with so many bytes for records: a power of two; a page if that is larger.
+    pub(crate) fn map(event: OwnedFd, bytes: usize) -> io::Result<Self> {
         // SAFETY: sysconf reads a number.
         let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
         let page = usize::try_from(page).map_err(io::Error::other)?;
         let memory = MmapOptions::new()
-            .len((pages + 1) * page)
+            .len(page + bytes.max(page))
             .map_raw(event.as_raw_fd())?;
         Ok(Self {
             memory,

@@ -114,7 +114,7 @@ impl AgentMetrics {
             self.lost.clone(),
         );
         own.register(
-            "probes_off",
+            "lacks",
             "Number of things that the agent should watch and cannot see: fleet_coverage and its log name them",
             self.probes_off.clone(),
         );

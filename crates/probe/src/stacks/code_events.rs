@@ -6,13 +6,14 @@ use std::io;
 use std::rc::Rc;
 
 use super::mappings::{self, Mapping};
+use crate::clock::monotonic_ns;
 use crate::cpu_clocks::online_cpus;
 use crate::perf_event::{self, Attr};
 use crate::perf_ring::{PerfRecord, PerfRing};
 use crate::processes;
 
-/// Pages of a CPU's ring: a start of a program takes about 1 KiB of it.
-const RING_PAGES: usize = 16;
+/// Bytes of a CPU's ring, if a page is not larger: a start of a program takes about 1 KiB of it.
+const RING_BYTES: usize = 64 << 10;
 
 /// Processes that are kept; the oldest is forgotten.
 const MOST_PROCESSES: usize = 1024;
@@ -24,6 +25,8 @@ const MOST_PROGRAMS: usize = 4;
 #[derive(Default)]
 pub(super) struct CodeEvents {
     rings: Vec<PerfRing>,
+    /// Events of the time after the last reading began: others of that time may still be in rings that were read before.
+    late: Vec<(u64, CodeEvent)>,
     history: CodeHistory,
 }
 
@@ -50,36 +53,69 @@ struct CodeHistory {
 /// Holds what one record says.
 #[derive(Debug, PartialEq, Eq)]
 enum CodeEvent {
-    Map { pid: u32, mapping: Mapping },
-    Fork { pid: u32, parent: u32 },
-    Exec { pid: u32 },
+    Map {
+        pid: u32,
+        mapping: Mapping,
+    },
+    Fork {
+        pid: u32,
+        parent: u32,
+    },
+    Exec {
+        pid: u32,
+    },
+    /// Others were lost before.
+    Lost,
 }
 
 impl CodeEvents {
-    /// Has the kernel write records of all processes from now on. Without them, only processes that live are known.
-    pub(super) fn open() -> io::Result<Self> {
+    /// Has the kernel write records of all processes from now on. Without them, only processes that exist are known.
+    ///
+    /// # Errors
+    /// What the kernel refused, or why its records would be of other processes.
+    pub(super) fn open() -> Result<Self, String> {
         if !processes::sees_all() {
-            // the records have ids of this process's own namespace
-            return Ok(Self::default());
+            return Err(
+                "records have the process ids of a namespace (hint: --pid=host)".to_owned(),
+            );
         }
-        let rings = online_cpus()?.into_iter().map(open_ring);
+        let cpus = online_cpus().map_err(|error| format!("CPUs: {error}"))?;
+        let mut rings = Vec::new();
+        for cpu in cpus {
+            match open_ring(cpu) {
+                // it went offline
+                Err((_, error)) if error.raw_os_error() == Some(libc::ENODEV) => {}
+                Err((call, error)) => return Err(format!("{call}: {error}")),
+                Ok(ring) => rings.push(ring),
+            }
+        }
         Ok(Self {
-            rings: rings.collect::<Result<_, _>>()?,
-            history: CodeHistory::default(),
+            rings,
+            ..Self::default()
         })
     }
 
     /// Reads what the kernel has written since the last time.
     pub(super) fn read(&mut self) {
-        let mut events = Vec::new();
+        let began_ns = monotonic_ns();
+        let mut events = std::mem::take(&mut self.late);
         for ring in &mut self.rings {
             ring.drain(|record| events.extend(decode(record)));
         }
         // a process may have run on several CPUs
         events.sort_by_key(|(time_ns, _)| *time_ns);
+        let now = events.partition_point(|(time_ns, _)| *time_ns < began_ns);
+        self.late = events.split_off(now);
         for (time_ns, event) in events {
             self.history.add(time_ns, event);
         }
+    }
+
+    /// Returns whether a process became another program after this time.
+    pub(super) fn is_replaced(&self, pid: u32, time_ns: u64) -> bool {
+        let programs = self.history.processes.get(&pid);
+        let last = programs.and_then(|programs| programs.last());
+        last.is_some_and(|(since_ns, _)| *since_ns > time_ns)
     }
 
     /// Returns the code of a process at a time, as far as records say it.
@@ -114,6 +150,8 @@ impl CodeHistory {
                     mappings::add(Rc::make_mut(&mut code.mappings), mapping);
                 }
             }
+            // a program that began meanwhile would have the code of another
+            CodeEvent::Lost => *self = Self::default(),
         }
     }
 
@@ -151,16 +189,23 @@ impl CodeHistory {
                 ..CodeAt::default()
             };
         };
-        let at = programs
-            .iter()
-            .rev()
-            .find(|(since_ns, _)| *since_ns <= time_ns);
-        at.map(|(_, code)| code.clone()).unwrap_or_default()
+        let mut earlier = programs.iter().rev();
+        let at = earlier.find(|(since_ns, _)| *since_ns <= time_ns);
+        let mut code = at.map(|(_, code)| code.clone()).unwrap_or_default();
+        code.older = code.older.filter(|older| self.is_as_before(*older));
+        code
+    }
+
+    /// Returns whether a process is the program that it was before the records began.
+    fn is_as_before(&self, pid: u32) -> bool {
+        let programs = self.processes.get(&pid);
+        let last = programs.and_then(|programs| programs.last());
+        last.is_none_or(|(since_ns, _)| *since_ns == 0)
     }
 }
 
-/// Opens the ring of a CPU.
-fn open_ring(cpu: i32) -> io::Result<PerfRing> {
+/// Opens the ring of a CPU; an error has the call that was refused.
+fn open_ring(cpu: i32) -> Result<PerfRing, (&'static str, io::Error)> {
     const PERF_COUNT_SW_DUMMY: u64 = 9;
     const PERF_SAMPLE_TIME: u64 = 1 << 2;
     const MMAP: u64 = 1 << 8;
@@ -183,11 +228,14 @@ fn open_ring(cpu: i32) -> io::Result<PerfRing> {
         ..Attr::default()
     };
     let every_process = -1;
-    PerfRing::map(perf_event::open(&attr, every_process, cpu)?, RING_PAGES)
+    let event = perf_event::open(&attr, every_process, cpu);
+    let event = event.map_err(|error| ("perf_event_open", error))?;
+    PerfRing::map(event, RING_BYTES).map_err(|error| ("mmap (perf_event_mlock_kb)", error))
 }
 
 /// Decodes a record and its time; None if it is of another kind, of a thread, or not whole.
 fn decode(record: PerfRecord<'_>) -> Option<(u64, CodeEvent)> {
+    const PERF_RECORD_LOST: u32 = 2;
     const PERF_RECORD_COMM: u32 = 3;
     const PERF_RECORD_FORK: u32 = 7;
     const PERF_RECORD_MMAP2: u32 = 10;
@@ -202,6 +250,7 @@ fn decode(record: PerfRecord<'_>) -> Option<(u64, CodeEvent)> {
         PERF_RECORD_COMM => {
             (record.misc & PERF_RECORD_MISC_COMM_EXEC != 0).then_some(CodeEvent::Exec { pid })
         }
+        PERF_RECORD_LOST => Some(CodeEvent::Lost),
         PERF_RECORD_MMAP2 => Some(CodeEvent::Map {
             pid,
             mapping: decode_mapping(body)?,

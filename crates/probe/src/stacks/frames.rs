@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::fs::File;
-use std::io;
 use std::ops::Range;
 use std::rc::Rc;
 
@@ -13,7 +12,7 @@ use super::code_events::CodeEvents;
 use super::functions;
 use super::generated::GeneratedCode;
 use super::mappings::{self, Mapping};
-use super::objects::{Object, Objects};
+use super::objects::{Object, Objects, OpenBy};
 use super::symbols::{self, CodePlace, KERNEL, Kernel};
 use super::unwind::{ProgramUnwinder, Unwound};
 use super::{PYTHON_FRAMES, STACK_FRAMES};
@@ -103,7 +102,10 @@ impl Stacks {
 
     /// Has the kernel record what programs map as code, so that stacks of those that end soon have names. Without it, they
     /// have none.
-    pub fn record_code(&mut self) -> io::Result<()> {
+    ///
+    /// # Errors
+    /// Why the kernel does not record it.
+    pub fn record_code(&mut self) -> Result<(), String> {
         self.code_events = CodeEvents::open()?;
         Ok(())
     }
@@ -328,7 +330,7 @@ impl Stacks {
             let start = self.generated.start(program, address);
             return start.unwrap_or(address);
         }
-        let object = self.objects.open(Some(program.pid), mapping);
+        let object = self.objects.open(OpenBy::Mapper(program.pid), mapping);
         let tables = object.tables.as_ref();
         let start = tables.and_then(|tables| {
             let base = mapping
@@ -364,8 +366,8 @@ impl Stacks {
         let may_be = mapped.no_code.len() < NO_CODE_MOST
             && !mapped.no_code.contains(&address)
             && mappings::find(&mapped.mappings, address).is_none();
-        let read = || self.read_mappings(program, (address, time_ns));
-        let is_code = may_be && mappings::find(&read().0, address).is_some();
+        let mut read = || self.read_mappings(program, (address, time_ns)).0;
+        let is_code = may_be && mappings::find(&read(), address).is_some();
         if may_be
             && !is_code
             && let Some(mapped) = self.programs.get_mut(&program)
@@ -391,26 +393,36 @@ impl Stacks {
         unwinder.unwind(stack, |at| mappings::find(mappings, at).is_some())
     }
 
-    /// Reads the mappings of a program, and which process has them. If it has ended, or has become another program: what it
-    /// had mapped at a time, and the process that it was a child of.
+    /// Reads the mappings of a program, and how their files are opened. If it has ended, or has become another program:
+    /// what it had mapped at a time.
     fn read_mappings(
-        &self,
+        &mut self,
         program: ProgramKey,
         (address, time_ns): (u64, u64),
-    ) -> (Vec<Mapping>, Option<u32>) {
-        let current = mappings::read(program.pid);
+    ) -> (Vec<Mapping>, OpenBy) {
+        let pid = program.pid;
+        let current = match self.code_events.is_replaced(pid, time_ns) {
+            true => Vec::new(),
+            false => mappings::read(pid),
+        };
         if mappings::find(&current, address).is_some() {
-            return (current, Some(program.pid));
+            return (current, OpenBy::Mapper(pid));
         }
-        let code = self.code_events.find(program.pid, time_ns);
-        let older = code.older.filter(|pid| *pid != program.pid);
+        let code = self.code_events.find(pid, time_ns);
+        let older = code.older.filter(|older| *older != pid);
         let mut ended = older.map(mappings::read).unwrap_or_default();
+        for (mapping, older) in ended.iter().zip(older.into_iter().cycle()) {
+            self.objects.open(OpenBy::Mapper(older), mapping);
+        }
         for mapping in code.mappings.iter() {
             mappings::add(&mut ended, mapping.clone());
         }
         match mappings::find(&ended, address) {
-            Some(_) => (ended, older.or(code.parent)),
-            None => (current, Some(program.pid)),
+            Some(_) => {
+                let neighbour = older.or(code.parent).map(OpenBy::Neighbour);
+                (ended, neighbour.unwrap_or(OpenBy::Nobody))
+            }
+            None => (current, OpenBy::Mapper(pid)),
         }
     }
 
@@ -420,13 +432,13 @@ impl Stacks {
         if known.is_some_and(|it| mappings::find(&it.mappings, address).is_some()) {
             return;
         }
-        let (mappings, process) = self.read_mappings(program, (address, time_ns));
+        let (mappings, by) = self.read_mappings(program, (address, time_ns));
         let mut mapped = MappedFiles {
             mappings,
             ..MappedFiles::default()
         };
         for mapping in &mapped.mappings {
-            let object = self.objects.open(process, mapping);
+            let object = self.objects.open(by, mapping);
             mapped.unwinder.add(mapping, &object);
         }
         self.find_interpreter(program, &mut mapped);
@@ -449,7 +461,7 @@ impl Stacks {
             let Some(minor) = python::minor_version(&mapping.name) else {
                 continue;
             };
-            let object = self.objects.open(Some(program.pid), mapping);
+            let object = self.objects.open(OpenBy::Mapper(program.pid), mapping);
             let linked = object
                 .tables
                 .as_ref()
@@ -479,7 +491,7 @@ impl Stacks {
             return Some(self.generated.place(program, address));
         }
         let offset = mapping.offset + (address - mapping.addresses.start);
-        let object: Rc<Object> = self.objects.open(Some(program.pid), mapping);
+        let object: Rc<Object> = self.objects.open(OpenBy::Mapper(program.pid), mapping);
         Some(CodePlace {
             object: Some(object),
             offset,

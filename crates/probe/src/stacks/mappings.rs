@@ -4,8 +4,9 @@ use std::ops::Range;
 
 use crate::processes;
 
-/// Mappings of a process that are kept of the kernel's records: what a runtime makes may be mapped without end.
-const MOST: usize = 1024;
+/// Mappings of a process that are kept of the kernel's records; code that comes from no file is left out first, as a runtime
+/// may make it without end.
+const MOST: usize = 512;
 
 /// Executable memory of a process.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,6 +28,16 @@ impl Mapping {
             .iter()
             .any(|it| name.starts_with(it));
         is_named || self.file.1 == 0 && name.is_empty()
+    }
+
+    /// Returns the part at these addresses, which are its own; None if there are none.
+    fn cut(&self, addresses: Range<u64>) -> Option<Self> {
+        let offset = self.offset + addresses.start.checked_sub(self.addresses.start)?;
+        (!addresses.is_empty()).then(|| Self {
+            addresses,
+            offset,
+            ..self.clone()
+        })
     }
 }
 
@@ -83,15 +94,18 @@ pub(super) fn find(mappings: &[Mapping], address: u64) -> Option<&Mapping> {
     mapping.addresses.contains(&address).then_some(mapping)
 }
 
-/// Adds a mapping in the place of those that it overlaps.
+/// Adds a mapping in the place of what it overlaps.
 pub(super) fn add(mappings: &mut Vec<Mapping>, mapping: Mapping) {
     let addresses = mapping.addresses.clone();
-    mappings
-        .retain(|it| it.addresses.end <= addresses.start || addresses.end <= it.addresses.start);
-    if mappings.len() < MOST {
-        let place = mappings.partition_point(|it| it.addresses.start < addresses.start);
-        mappings.insert(place, mapping);
-    }
+    let first = mappings.partition_point(|it| it.addresses.end <= addresses.start);
+    let after = mappings.partition_point(|it| it.addresses.start < addresses.end);
+    let below = mappings[first..after].first();
+    let below = below.and_then(|it| it.cut(it.addresses.start..addresses.start));
+    let above = mappings[first..after].last();
+    let above = above.and_then(|it| it.cut(addresses.end..it.addresses.end));
+    let is_kept = mappings.len() < MOST || !mapping.is_generated() && mappings.len() < 2 * MOST;
+    let own = is_kept.then_some(mapping);
+    mappings.splice(first..after, below.into_iter().chain(own).chain(above));
 }
 
 #[cfg(test)]
@@ -109,17 +123,49 @@ mod tests {
     }
 
     #[test]
-    fn later_mapping_takes_the_place_of_those_below_it() {
+    fn later_mapping_takes_the_place_of_what_it_overlaps() {
         let mut mappings = Vec::new();
-        for (pages, inode) in [(4..6, 1), (8..9, 2), (6..8, 3), (5..7, 4)] {
+        for (pages, inode) in [
+            (4..6, 1),
+            (8..9, 2),
+            (6..8, 3),
+            (5..7, 4),
+            (12..20, 5),
+            (14..15, 6),
+        ] {
             add(&mut mappings, code(pages, inode));
         }
-        let inodes: Vec<_> = mappings.iter().map(|it| it.file.1).collect();
-        assert_eq!(inodes, [4, 2]);
+        let pages = mappings.iter().map(|it| {
+            let pages = it.addresses.start >> 12..it.addresses.end >> 12;
+            (pages, it.file.1, it.offset >> 12)
+        });
+        let expected = [
+            (4..5, 1, 0),
+            (5..7, 4, 0),
+            (7..8, 3, 1),
+            (8..9, 2, 0),
+            (12..14, 5, 0),
+            (14..15, 6, 0),
+            (15..20, 5, 3),
+        ];
+        assert_eq!(pages.collect::<Vec<_>>(), expected);
+    }
+
+    #[test]
+    fn code_of_files_is_kept_before_code_of_none() {
+        let mut mappings = Vec::new();
+        let generated = |page| Mapping {
+            name: "//anon".to_owned(),
+            ..code(page..page + 1, 0)
+        };
         for page in 0..2 * MOST as u64 {
-            add(&mut mappings, code(page..page + 1, page));
+            add(&mut mappings, generated(page));
         }
         assert_eq!(mappings.len(), MOST);
+        for page in 0..2 * MOST as u64 {
+            add(&mut mappings, code(10_000 + page..10_001 + page, page));
+        }
+        assert_eq!(mappings.len(), 2 * MOST);
     }
 
     #[test]

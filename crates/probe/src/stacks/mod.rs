@@ -107,18 +107,18 @@ impl Probe for Symbols {
 }
 
 /// Returns whether stacks of programs that have ended have names, or why not.
-pub fn ended_programs_coverage(opened: &std::io::Result<()>) -> Coverage {
-    let Err(error) = opened else {
+pub fn ended_programs_coverage(opened: &Result<(), String>) -> Coverage {
+    let Err(why) = opened else {
         return on(ENDED_PROGRAMS);
     };
     Coverage {
         probe: ENDED_PROGRAMS.to_owned(),
         state: ProbeState::Off {
             why: format!(
-                "the kernel does not record what programs map (perf_event_open: {error}): stacks of programs that end \
-                 within a second may have no names"
+                "the kernel does not record what programs map ({why}): stacks of programs that end soon may have no names"
             ),
-            remedy: "allow performance events: CAP_PERFMON, CONFIG_PERF_EVENTS".to_owned(),
+            remedy: "allow performance events: CAP_PERFMON, CAP_IPC_LOCK, CONFIG_PERF_EVENTS"
+                .to_owned(),
         },
     }
 }

@@ -1,10 +1,10 @@
 //! Files that code was mapped from. They are kept open, so that names can be resolved after the
 //! program, or even the file, is gone.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs::{self, File};
 use std::ops::{Deref, Range};
-use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::rc::Rc;
 
 use memmap2::Mmap;
@@ -65,28 +65,63 @@ impl Section {
     }
 }
 
+/// Device, as `/proc/PID/maps` writes it, and inode.
+type FileKey = (String, u64);
+
+/// Most attempts that are remembered.
+const MOST_FAILED: usize = 4096;
+
+/// Where a mapped file is searched.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum OpenBy {
+    /// The process has it mapped.
+    Mapper(u32),
+    /// The process may see it by its path.
+    Neighbour(u32),
+    /// Only this one may.
+    Nobody,
+}
+
 /// Files by device and inode.
 #[derive(Debug, Default)]
-pub(super) struct Objects(HashMap<(String, u64), Rc<Object>>);
+pub(super) struct Objects {
+    open: HashMap<FileKey, Rc<Object>>,
+    /// Where files were not found.
+    failed: HashSet<(FileKey, OpenBy)>,
+}
 
 impl Objects {
-    /// Opens the file of a mapping of this process, once; None for the process: by its path only.
-    pub(super) fn open(&mut self, pid: Option<u32>, mapping: &Mapping) -> Rc<Object> {
+    /// Opens the file of a mapping, once. Where it is not found, another process may have it: it is then searched again.
+    pub(super) fn open(&mut self, by: OpenBy, mapping: &Mapping) -> Rc<Object> {
+        let named = || Rc::new(Object::from_name(&mapping.name));
         if mapping.file.1 == 0 {
-            return Rc::new(Object::from_name(&mapping.name));
+            return named();
         }
-        if let Some(known) = self.0.get(&mapping.file) {
+        if let Some(known) = self.open.get(&mapping.file) {
             return Rc::clone(known);
         }
-        let object = pid.and_then(|pid| Object::open(pid, mapping));
-        let object = object.or_else(|| Object::open_path(pid, mapping));
-        let Some(object) = object else {
-            // another process may have it
-            return Rc::new(Object::from_name(&mapping.name));
+        let attempt = (mapping.file.clone(), by);
+        if self.failed.contains(&attempt) {
+            return named();
+        }
+        let mapped = match by {
+            OpenBy::Mapper(pid) => Object::open(pid, mapping),
+            OpenBy::Neighbour(_) | OpenBy::Nobody => None,
         };
-        let object = Rc::new(object);
-        self.0.insert(mapping.file.clone(), Rc::clone(&object));
-        object
+        match mapped.or_else(|| Object::open_path(by, mapping)) {
+            Some(object) => {
+                let object = Rc::new(object);
+                self.open.insert(mapping.file.clone(), Rc::clone(&object));
+                object
+            }
+            None => {
+                if self.failed.len() >= MOST_FAILED {
+                    self.failed.clear();
+                }
+                self.failed.insert(attempt);
+                named()
+            }
+        }
     }
 }
 
@@ -109,21 +144,17 @@ impl Object {
         Some(Self::from_file(&mapping.name, file))
     }
 
-    /// Opens a file that was mapped by its path, as this process or the host knows it. None: there is another file now.
-    fn open_path(pid: Option<u32>, mapping: &Mapping) -> Option<Self> {
+    /// Opens a mapped file by its path, as that process or this one sees it. None: there is another file now.
+    fn open_path(by: OpenBy, mapping: &Mapping) -> Option<Self> {
         let name = mapping.name.as_str();
+        let pid = match by {
+            OpenBy::Mapper(pid) | OpenBy::Neighbour(pid) => Some(pid),
+            OpenBy::Nobody => None,
+        };
         let of_process = pid.map(|pid| format!("/proc/{pid}/root{name}"));
         let mut paths = of_process.into_iter().chain([name.to_owned()]);
-        paths.find_map(|path| {
-            // an open of what is no file may do something, or wait
-            let found = fs::metadata(&path).ok()?;
-            let is_same = found.is_file() && found.ino() == mapping.file.1;
-            let file = is_same.then(|| File::open(&path)).and_then(Result::ok)?;
-            let object = Self::from_file(name, file);
-            let data = object.data.as_ref()?;
-            (mappings::file_at(data.as_ptr() as u64).as_ref() == Some(&mapping.file))
-                .then_some(object)
-        })
+        let file = paths.find_map(|path| open_same(&path, &mapping.file))?;
+        Some(Self::from_file(name, file))
     }
 
     /// Reads from an open file what unwinding needs.
@@ -144,6 +175,21 @@ impl Object {
         opened.file = Some(file);
         opened
     }
+}
+
+/// Opens the file of a path if it has this device, as the kernel's mappings name it, and this inode.
+fn open_same(path: &str, key: &FileKey) -> Option<File> {
+    let is_same = |found: &fs::Metadata| found.is_file() && found.ino() == key.1;
+    // an open of a device may do something
+    fs::metadata(path).ok().filter(is_same)?;
+    let mut options = fs::OpenOptions::new();
+    // a FIFO may be there by now
+    options.custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY);
+    let file = options.read(true).open(path).ok()?;
+    file.metadata().ok().filter(is_same)?;
+    // SAFETY: nothing is read: its place in the list of mappings is read, for the device that is there.
+    let mapped = unsafe { memmap2::MmapOptions::new().len(1).map(&file) }.ok()?;
+    (mappings::file_at(mapped.as_ptr() as u64).as_ref() == Some(key)).then_some(file)
 }
 
 impl UnwindTables {
