@@ -3,7 +3,8 @@
 
 use table::WaitObject;
 
-use super::history::{EVENTS_NEAR, Target, ThreadEventKind, ThreadId, ThreadWait};
+use super::history::{EVENTS_NEAR, Target, ThreadEventKind, ThreadHistory, ThreadId, ThreadWait};
+use super::id::EndpointId;
 use super::owner::is_of_loop;
 use super::path_finder::{PathContext, PathFinder};
 use super::service::Side;
@@ -24,12 +25,13 @@ impl PathFinder<'_> {
         let (since_ns, until_ns) = (wait.start_ns, wait.woken_ns);
         let own = self.history.get(giver);
         let count = own.event_count_until(until_ns);
-        let events = (0..count).rev().filter_map(|number| own.event(number));
-        let events = events.take_while(|event| event.end_ns > since_ns);
+        let events = (0..count).rev();
+        let events = events.filter_map(|number| Some((number, own.event(number)?)));
+        let events = events.take_while(|(_, event)| event.end_ns > since_ns);
         let mut idle_ns = 0;
-        for event in events.take(EVENTS_NEAR) {
+        for (number, event) in events.take(EVENTS_NEAR) {
             if let ThreadEventKind::Wait(it) = &event.kind
-                && self.is_for_request(context, it)
+                && self.is_for_request(context, it, (own, number))
             {
                 idle_ns += it.woken_ns.saturating_sub(it.start_ns.max(since_ns));
             }
@@ -40,15 +42,34 @@ impl PathFinder<'_> {
         2 * idle_ns > until_ns.saturating_sub(since_ns)
     }
 
-    /// Returns whether a thread waited for the next request of any other client.
-    fn is_for_request(&self, context: &PathContext, wait: &ThreadWait) -> bool {
+    /// Returns whether a thread waited for the next request of any other client. `at`: its history, and the number of the wait.
+    fn is_for_request(
+        &self,
+        context: &PathContext,
+        wait: &ThreadWait,
+        at: (&ThreadHistory, usize),
+    ) -> bool {
         match wait.target {
             Target::Connection(it) => {
-                it != context.own && self.endpoints.get(it).side == Side::Server
+                let is_other = it != context.own && self.endpoints.get(it).side == Side::Server;
+                is_other && (is_of_loop(wait.object) || !wait.is_output && has_answered(at, it))
             }
             Target::Socket | Target::None => {
                 is_of_loop(wait.object) || wait.object == WaitObject::Listener
             }
         }
     }
+}
+
+/// Returns whether the last call of a thread on a connection before an event was a response, or there was none: else it waits for
+/// more of a request.
+fn has_answered((history, number): (&ThreadHistory, usize), endpoint: EndpointId) -> bool {
+    let mut before = (0..number).rev();
+    let calls = before.by_ref().take(EVENTS_NEAR);
+    let calls = calls.filter_map(|number| match history.event(number)?.kind {
+        ThreadEventKind::Call(call) if call.endpoint == endpoint => Some(call.is_send),
+        _ => None,
+    });
+    let last = { calls }.next();
+    last.unwrap_or_else(|| before.next().is_none())
 }

@@ -347,8 +347,11 @@ fn output_of_a_middle_tier_lies_in_its_requests() {
 }
 
 /// Returns the parts of a request that waits from 11 to 39 ms for a condition. Thread 72 ends that. `before`: its wait until
-/// 38 ms, for client 2 or for something else.
-fn judge_condition(before: Option<WaitObject>) -> Vec<(RequestPart, u64)> {
+/// 38 ms, for client 2 or for something else. `calls`: its calls for that client before.
+fn judge_condition(
+    before: Option<WaitObject>,
+    calls: impl IntoIterator<Item = Call>,
+) -> Vec<(RequestPart, u64)> {
     let waiting = Wait {
         stack: Some(CONDITION),
         ..woken_by(
@@ -363,7 +366,11 @@ fn judge_condition(before: Option<WaitObject>) -> Vec<(RequestPart, u64)> {
     let waits = before.into_iter().chain([after, waiting]);
     let mut rows = make_server_rows(waits);
     rows.connections.push(connection(2, Role::Server, SERVER));
-    parts(&judge_request(&rows).0)
+    rows.calls.extend(calls);
+    rows.calls.sort_by_key(|row| row.end_ns);
+    let requests = rows.with_offsets().requests();
+    let own = requests.iter().find(|row| row.id == "1:q0").expect("it");
+    parts(own)
 }
 
 /// Long polling: the request of another client brings the notice, and no thread had anything before.
@@ -371,10 +378,29 @@ fn judge_condition(before: Option<WaitObject>) -> Vec<(RequestPart, u64)> {
 fn a_notice_of_another_client_is_no_lock() {
     let waits_for = |part| [(RequestPart::Cpu, 2 * MS), (part, 28 * MS)];
     let unknown = waits_for(RequestPart::Unknown);
-    assert_eq!(judge_condition(Some(WaitObject::Connection)), unknown);
+    assert_eq!(judge_condition(Some(WaitObject::Connection), []), unknown);
     // its thread began with the connection
-    assert_eq!(judge_condition(None), unknown);
+    assert_eq!(judge_condition(None, []), unknown);
     // it was busy, and may have had what the request waited for
-    let sleep = judge_condition(Some(WaitObject::Sleep));
+    let sleep = judge_condition(Some(WaitObject::Sleep), []);
     assert_eq!(sleep, waits_for(RequestPart::Lock));
+}
+
+#[test]
+fn a_lock_held_while_a_request_is_read_is_a_lock() {
+    let of_client = |part| [(RequestPart::Cpu, 2 * MS), (part, 28 * MS)];
+    let judge = |calls: &[(u64, bool)]| {
+        let calls = calls
+            .iter()
+            .map(|(ms, is_send)| call(2, ms * MS, *is_send, 10, 72));
+        judge_condition(Some(WaitObject::Connection), calls.collect::<Vec<_>>())
+    };
+    // it reads the rest of a body for most of the wait
+    assert_eq!(
+        judge(&[(3, true), (4, false)]),
+        of_client(RequestPart::Lock)
+    );
+    // it had answered, and waits for the next request
+    let answered = judge(&[(3, false), (4, true)]);
+    assert_eq!(answered, of_client(RequestPart::Unknown));
 }
