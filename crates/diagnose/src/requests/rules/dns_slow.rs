@@ -224,10 +224,10 @@ fn finding(case: &ServiceCase<'_>, harm: &PartHarm) -> RequestFinding {
         involved: servers.iter().flat_map(involved).collect(),
         remedy: Remedy::Avoidable,
         headline: format!(
-            "DNS delays {}: they waited for {who}{}, {}.{sockets}{answers}",
+            "DNS delays {}: they waited for {who}, {}.{}{sockets}{answers}",
             of_requests(case),
-            behind(behind_ns),
-            of_time(case, all.ns)
+            of_time(case, all.ns),
+            behind(behind_ns)
         ),
         facts,
         ruled_out: rule_out(
@@ -258,7 +258,7 @@ fn behind(behind_ns: u64) -> String {
     match behind_ns {
         0 => String::new(),
         _ => format!(
-            ", or behind requests that did ({} of it)",
+            " Of this, {} was a wait behind other look-ups.",
             duration(behind_ns)
         ),
     }
