@@ -25,8 +25,9 @@ pub const TCP_CA_RECOVERY: u8 = 3;
 /// `TCP_CA_Loss`.
 pub const TCP_CA_LOSS: u8 = 4;
 
-/// The longest time slice that the kernel chooses itself, ns: `sysctl_sched_base_slice` (0.7 ms, `kernel/sched/fair.c`) times one
-/// and the binary logarithm of the CPUs, at most 8. So long another thread has its turn.
+/// The base slice of kernels with EEVDF (6.6 and later) and 8 CPUs or more, ns: `sysctl_sched_base_slice`, 0.7 ms times one and the
+/// binary logarithm of the CPUs, at most 8 (`kernel/sched/fair.c`). So long another thread has its turn. Other kernels differ: the
+/// slices of CFS are longer or shorter by the number of threads, and a coarse tick (HZ) makes each longer.
 pub const LONGEST_SLICE_NS: u64 = 2_800_000;
 
 /// The run-queue delay of an ordinary wake-up, ns: as late as the kernel itself lets every ordinary thread be when it sleeps
