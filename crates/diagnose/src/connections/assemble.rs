@@ -89,18 +89,24 @@ fn evaluate_rules(
 ) -> RuleOutcomes {
     let listening = listener_subjects(evidence, context);
     let (neighbours, alone) = (Neighbours::new(subjects), Neighbours::new(&[]));
-    let case = |own, peer, neighbours| Case {
+    let case = |own, peer, neighbours, outages| Case {
         own,
         peer,
         context,
         neighbours,
+        outages,
         earlier: Vec::new(),
         doubt: false,
         loss_named: false,
     };
     let connected = subjects.iter();
-    let connected = connected.map(|own| case(own, find_peer(own, &neighbours), &neighbours));
-    let listening = listening.iter().map(|own| case(own, None, &alone));
+    let connected = connected.map(|own| {
+        let peer = find_peer(own, &neighbours);
+        case(own, peer, &neighbours, neighbours.outages(own, peer))
+    });
+    let listening = listening
+        .iter()
+        .map(|own| case(own, None, &alone, Vec::new()));
     let mut cases: Vec<Case> = connected.chain(listening).collect();
     let verdicts: Vec<_> = cases.iter_mut().map(evaluate_case).collect();
     let (mut found, mut doubts) = (Vec::new(), Vec::new());

@@ -7,6 +7,7 @@ use table::{Method, Stage, TcpEventKind};
 use crate::connections::context::RecordingContext;
 use crate::connections::gather::calls::CallDigest;
 use crate::connections::neighbours::Neighbours;
+use crate::connections::outage::Outage;
 use crate::connections::subject::ConnectionSubject;
 use crate::kernel::TCP_INIT_CWND;
 use crate::report::severity::held_up;
@@ -27,6 +28,8 @@ pub struct Case<'a> {
     pub context: &'a RecordingContext,
     /// Connections beside it.
     pub neighbours: &'a Neighbours<'a>,
+    /// Outages of the path that explain most of what its timers retransmitted.
+    pub outages: Vec<Outage>,
     /// Rules that fired on it before this one, with the harm found, ns.
     pub earlier: Vec<(RuleId, u64)>,
     /// Whether an earlier rule was inconclusive.
@@ -249,20 +252,9 @@ impl Case<'_> {
         stalls_ns.saturating_sub(self.ack_held_ns())
     }
 
-    /// Returns how long the connection lasted after the program had done with it, ns: it sent its FIN, and made no call any
-    /// more. 0: that is not known, or it did not.
-    pub fn left_ns(&self) -> u64 {
-        let left = self.own.calls.and_then(|calls| {
-            let fin_ns = self.own.gathered.events.fin_ns?;
-            let end_ns = self.own.start_ns() + self.life_ns();
-            Some(end_ns.saturating_sub(fin_ns.max(calls.last_call_ns)))
-        });
-        left.unwrap_or(0)
-    }
-
-    /// Returns whether outages of the path explain its timers: nothing passed, of other connections neither.
+    /// Returns whether outages of the path explain its timers: most connections to the host got no ACK meanwhile.
     pub fn has_outage(&self) -> bool {
-        !self.neighbours.outages(self.own).is_empty()
+        !self.outages.is_empty()
     }
 
     /// Returns by how much receivers made stalls longer, because they delayed the ACK after a

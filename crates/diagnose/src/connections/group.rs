@@ -1,14 +1,14 @@
 //! Puts what rules found on single connections together: one finding a rule, program, service
 //! and direction, with the sums of their numbers and the words of its worst connection.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::answer::Process;
 use crate::connections::case::Case;
 use crate::connections::program_time::ProgramTimes;
 use crate::connections::rules::{Rule, RuleDoubt, RuleFinding, WinBasis};
 use crate::report::finding::FactList;
-use crate::report::severity::{is_short, severity_among, severity_in_program, severity_within};
+use crate::report::severity::{is_short, severity_in_program, severity_within};
 use crate::report::{
     DataDirection, EstimatedWin, Fact, FactMerge, FactUnit, FactValue, Finding, FindingSubject,
     PROGRAM_TIME, RuleId, UndecidedFinding,
@@ -127,10 +127,7 @@ fn finding(group: &[RuleResult<RuleFinding>], times: &ProgramTimes) -> Option<Fi
         rule: rule.id(),
         severity: match rule.is_of_program() {
             true => severity_within(&harms, base_ns.unwrap_or(subject.lifetime_ns)),
-            false => severity_in_program(&harms, program_ns).min(severity_among(
-                harm_ns,
-                worst.case.neighbours.life_in_process_ns(worst.case.own),
-            )),
+            false => severity_in_program(&harms, program_ns),
         },
         headline: String::new(),
         is_answer: false,
@@ -138,6 +135,7 @@ fn finding(group: &[RuleResult<RuleFinding>], times: &ProgramTimes) -> Option<Fi
         share,
         harm_ns,
         involved: Vec::new(),
+        threads: find_readers(group),
         evidence: FactList(facts),
         ruled_out: explanation.ruled_out,
         could_not_see: explanation.could_not_see,
@@ -153,6 +151,13 @@ fn finding(group: &[RuleResult<RuleFinding>], times: &ProgramTimes) -> Option<Fi
     };
     finding.headline = rule.headline_of_worst(&finding, worst.case);
     Some(finding)
+}
+
+/// Returns the threads that read the connections; empty: one is not known.
+fn find_readers(group: &[RuleResult<RuleFinding>]) -> BTreeSet<u32> {
+    let reader = |it: &RuleResult<RuleFinding>| it.case.own.calls?.reader();
+    let readers: Option<BTreeSet<u32>> = group.iter().map(reader).collect();
+    readers.unwrap_or_default()
 }
 
 /// Time against which stalls of a program's connections are weighed, in place of their lives.

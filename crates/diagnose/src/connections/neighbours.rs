@@ -6,7 +6,7 @@ use std::collections::{HashMap, HashSet};
 use table::tables::Connection;
 
 use crate::connections::coincidence::Coincidence;
-use crate::connections::outage::{Outage, OutageMap};
+use crate::connections::outage::Outage;
 use crate::connections::subject::ConnectionSubject;
 use crate::rows::addresses::host;
 
@@ -23,10 +23,8 @@ pub struct Neighbours<'a> {
     all: &'a [ConnectionSubject<'a>],
     /// Senders, by the host that they send to.
     to_host: HashMap<HostKey<'a>, HostSenders>,
-    /// Outages of the paths.
-    outages: OutageMap<'a>,
-    /// How many of these are of one process, and how long all of them lasted, ns.
-    of_process: HashMap<(ProcessKey<'a>, HostKey<'a>), (usize, u64)>,
+    /// How many of these are of one process.
+    of_process: HashMap<(ProcessKey<'a>, HostKey<'a>), usize>,
     /// When the latest connection to each host was established, ns.
     opened_ns: HashMap<HostKey<'a>, u64>,
     /// Behind which data of others has waited.
@@ -38,13 +36,14 @@ pub struct Neighbours<'a> {
 struct HostSenders {
     number: usize,
     coincidence: Option<Coincidence>,
+    outages: Vec<Outage>,
 }
 
 impl<'a> Neighbours<'a> {
     /// Makes the index of all connections, which are in the order of their ids.
     pub fn new(all: &'a [ConnectionSubject<'a>]) -> Self {
         let mut to_host: HashMap<HostKey, Vec<&ConnectionSubject>> = HashMap::new();
-        let mut of_process: HashMap<_, (usize, u64)> = HashMap::new();
+        let mut of_process: HashMap<_, usize> = HashMap::new();
         for subject in all.iter().filter(|one| !one.judged.sent_nothing) {
             let Some(identity) = subject.identity() else {
                 continue;
@@ -52,21 +51,13 @@ impl<'a> Neighbours<'a> {
             let host = remote_host(identity);
             to_host.entry(host).or_default().push(subject);
             if let Some(process) = process(identity) {
-                let (number, life_ns) = of_process.entry((process, host)).or_default();
-                *number += 1;
-                *life_ns += subject.judged.life_ns;
-            }
-        }
-        let mut outages = OutageMap::default();
-        for subjects in to_host.values() {
-            let identity = subjects.first().and_then(|one| one.identity());
-            if let Some(identity) = identity {
-                outages.add(ends(identity), Outage::find(subjects));
+                *of_process.entry((process, host)).or_default() += 1;
             }
         }
         let senders = |subjects: Vec<&ConnectionSubject>| HostSenders {
             number: subjects.len(),
             coincidence: Coincidence::from_subjects(&subjects),
+            outages: Outage::find(&subjects),
         };
         Neighbours {
             all,
@@ -74,7 +65,6 @@ impl<'a> Neighbours<'a> {
                 .into_iter()
                 .map(|(host, subjects)| (host, senders(subjects)))
                 .collect(),
-            outages,
             of_process,
             opened_ns: latest_openings(all),
             blocking: all
@@ -103,9 +93,20 @@ impl<'a> Neighbours<'a> {
     }
 
     /// Returns the outages of the path that explain most of what the timers of this connection retransmitted; empty: none do.
-    pub fn outages(&self, own: &ConnectionSubject) -> Vec<Outage> {
-        let identity = own.identity();
-        identity.map_or_else(Vec::new, |it| self.outages.of_connection(ends(it), own))
+    /// `peer`: its other end, if that is recorded.
+    pub fn outages(
+        &self,
+        own: &ConnectionSubject,
+        peer: Option<&ConnectionSubject>,
+    ) -> Vec<Outage> {
+        if own.is_mostly_late() {
+            return Vec::new();
+        }
+        let senders = [Some(own), peer].map(|it| it.and_then(|it| self.host_senders(it)));
+        let [towards, back] =
+            senders.map(|it| it.map_or(&[] as &[Outage], |senders| senders.outages.as_slice()));
+        let times: Vec<u64> = own.gathered.events.timer_times_ns().collect();
+        Outage::explain(towards, back, &times)
     }
 
     /// Returns whether data of other connections waited while a thread was blocked on this one.
@@ -123,28 +124,17 @@ impl<'a> Neighbours<'a> {
 
     /// Returns how many others of the same process send to the same host.
     pub fn beside_in_process(&self, own: &ConnectionSubject) -> usize {
-        self.of_process(own).map_or(0, |(all, _)| all - 1)
-    }
-
-    /// Returns how long all connections of the same process to the same host lasted, this one included, ns; 0: it is not known.
-    pub fn life_in_process_ns(&self, own: &ConnectionSubject) -> u64 {
-        self.of_process(own).map_or(0, |(_, life_ns)| life_ns)
-    }
-
-    fn of_process(&self, own: &ConnectionSubject) -> Option<(usize, u64)> {
-        let identity = own.identity().filter(|_| !own.judged.sent_nothing)?;
-        let key = (process(identity)?, remote_host(identity));
-        self.of_process.get(&key).copied()
+        let Some(identity) = own.identity().filter(|_| !own.judged.sent_nothing) else {
+            return 0;
+        };
+        let key = process(identity).map(|process| (process, remote_host(identity)));
+        let all = key.and_then(|key| self.of_process.get(&key));
+        all.map_or(0, |all| all - 1)
     }
 
     fn host_senders<'s>(&'s self, own: &'s ConnectionSubject) -> Option<&'s HostSenders> {
         self.to_host.get(&remote_host(own.identity()?))
     }
-}
-
-/// Returns the local and the remote host of a connection, without ports.
-fn ends(identity: &Connection) -> (&str, &str) {
-    (host(&identity.local), host(&identity.remote))
 }
 
 /// Returns the process of a connection. Packets show its host alone, and have no namespace.

@@ -1,19 +1,21 @@
-//! Outages: times in which nothing of several connections reached a host.
+//! Outages: times in which none of several connections got an ACK from a host.
 //!
 //! A timer retransmits a segment, and then the same one, or one before it: nothing was acknowledged in between, so that the
-//! first retransmission was lost, too. Random loss does this to one connection. If it does it to several at one time, and each
-//! of them gets through only after the last such loss, then nothing passed meanwhile: a link was down, or a route changed.
+//! first retransmission was lost, too. Random loss does this to a few connections of many. If it does it to most of those to a
+//! host at one time, and each of them gets through only after the last such loss, then a link was down, or a route changed.
 //! More segments in flight would have been lost, too.
-
-use std::collections::HashMap;
+//!
+//! Nothing says so where the retransmissions were late, not lost, or where a new connection to the host was established meanwhile.
+//! Losses a few ms apart may be of one full queue.
 
 use crate::connections::gather::events::LostAgain;
 use crate::connections::subject::ConnectionSubject;
+use crate::kernel::TCP_RTO_MIN_NS;
 
 /// Connections that must be cut off at one time: bad luck explains one.
 const LEAST_CONNECTIONS: usize = 2;
 
-/// A time in which nothing reached a host.
+/// A time in which connections to a host got no ACK.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Outage {
     /// When the first retransmission was lost, ns.
@@ -30,20 +32,46 @@ pub struct Outage {
     pub connections: usize,
 }
 
+/// When a connection to the host existed.
+#[derive(Debug, Clone, Copy)]
+struct Life {
+    id: u64,
+    /// When it was established, ns; `None`: before the recording.
+    opened_ns: Option<u64>,
+    start_ns: u64,
+    end_ns: u64,
+}
+
 impl Outage {
-    /// Returns the outages that these connections to one host show together.
+    /// Returns the outages that these connections to one host show together: all that sent something.
     pub fn find(subjects: &[&ConnectionSubject]) -> Vec<Self> {
-        let lost = subjects.iter().flat_map(|one| {
-            let lost = one.gathered.events.lost_again();
-            lost.into_iter().map(|lost| (one.id, lost))
+        let lost = subjects.iter().filter(|one| !one.is_mostly_late());
+        let lost = lost.flat_map(|one| {
+            let lost = one.gathered.events.lost_again().into_iter();
+            lost.filter(is_long).map(|lost| (one.id, lost))
+        });
+        let lost: Vec<_> = lost.collect();
+        if lost.is_empty() {
+            return Vec::new();
+        }
+        let lives = subjects.iter().map(|one| {
+            let (start_ns, end_ns) = one.life();
+            Life {
+                id: one.id,
+                opened_ns: one.opened_ns(),
+                start_ns,
+                end_ns,
+            }
         });
         // the timer of a tail-loss probe (tcp_schedule_loss_probe())
         let slowest_us = subjects.iter().filter_map(|one| one.round_trip_us()).max();
-        Self::join(lost.collect(), 2 * 1_000 * slowest_us.unwrap_or(0))
+        let before_ns = 2 * 1_000 * slowest_us.unwrap_or(0);
+        Self::join(lost, before_ns, &lives.collect::<Vec<_>>())
     }
 
-    /// Joins times of connections, given with their ids, in which nothing passed until the last loss of all.
-    fn join(mut lost: Vec<(u64, LostAgain)>, before_ns: u64) -> Vec<Self> {
+    /// Joins times of connections, given with their ids, in which nothing passed until the last loss of all. Leaves out those of
+    /// few of the connections with these lives.
+    fn join(mut lost: Vec<(u64, LostAgain)>, before_ns: u64, lives: &[Life]) -> Vec<Self> {
         lost.sort_unstable_by_key(|(id, lost)| (lost.first_ns, *id));
         let mut found: Vec<(Self, Vec<u64>)> = Vec::new();
         for (id, lost) in lost {
@@ -68,17 +96,49 @@ impl Outage {
             };
             found.push((open, vec![id]));
         }
-        let found = found.into_iter().map(|(outage, mut ids)| {
+        let found = found.into_iter().filter_map(|(outage, mut ids)| {
             ids.sort_unstable();
             ids.dedup();
-            let connections = ids.len();
-            Self {
-                connections,
+            let outage = Self {
+                connections: ids.len(),
                 ..outage
-            }
+            };
+            outage.is_of_most(&ids, lives).then_some(outage)
         });
-        let is_outage = |it: &Self| it.connections >= LEAST_CONNECTIONS && it.until_ns != u64::MAX;
-        found.filter(is_outage).collect()
+        found.collect()
+    }
+
+    /// Returns whether several connections, and more than half of those that existed through it, had lost retransmissions. One
+    /// that was established meanwhile shows that something passed.
+    fn is_of_most(&self, ids: &[u64], lives: &[Life]) -> bool {
+        let exists = |it: &&Life| it.start_ns <= self.first_ns && self.until_ns <= it.end_ns;
+        let is_one = |it: &&Life| ids.binary_search(&it.id).is_ok();
+        let others = lives.iter().filter(|it| !is_one(it) && exists(it)).count();
+        let is_new = |it: &Life| {
+            it.opened_ns
+                .is_some_and(|ns| self.first_ns < ns && ns < self.last_ns)
+        };
+        ids.len() >= LEAST_CONNECTIONS
+            && ids.len() > others
+            && self.until_ns != u64::MAX
+            && !lives.iter().any(is_new)
+    }
+
+    /// Returns which of the outages in either direction of its path explain most of what the timers of a connection
+    /// retransmitted at these times, ns.
+    pub fn explain(towards: &[Self], back: &[Self], times: &[u64]) -> Vec<Self> {
+        let mut all = towards.to_vec();
+        for back in back {
+            if !all.iter().any(|it| it.overlaps(back)) {
+                all.push(*back);
+            }
+        }
+        let is_within = |ns: &&u64| all.iter().any(|it| it.has_time(**ns));
+        if 2 * times.iter().filter(is_within).count() <= times.len() {
+            return Vec::new();
+        }
+        all.retain(|it| times.iter().any(|ns| it.has_time(*ns)));
+        all
     }
 
     /// Returns its longest duration, ns: from when the first lost segment was sent to when data passed.
@@ -106,41 +166,9 @@ impl Outage {
     }
 }
 
-/// Outages by direction: local and remote host.
-#[derive(Debug, Default)]
-pub struct OutageMap<'a> {
-    by_hosts: HashMap<(&'a str, &'a str), Vec<Outage>>,
-}
-
-impl<'a> OutageMap<'a> {
-    /// Adds the outages of connections from one host to another.
-    pub fn add(&mut self, hosts: (&'a str, &'a str), outages: Vec<Outage>) {
-        if !outages.is_empty() {
-            self.by_hosts.entry(hosts).or_default().extend(outages);
-        }
-    }
-
-    /// Returns the outages in one direction.
-    fn towards<'s>(&'s self, hosts: (&'s str, &'s str)) -> &'s [Outage] {
-        self.by_hosts.get(&hosts).map_or(&[], Vec::as_slice)
-    }
-
-    /// Returns the outages in which this connection retransmitted, if they explain most of what its timers retransmitted.
-    pub fn of_connection(&self, hosts: (&str, &str), own: &ConnectionSubject) -> Vec<Outage> {
-        let times: Vec<u64> = own.gathered.events.timer_times_ns().collect();
-        let mut all = self.towards(hosts).to_vec();
-        for back in self.towards((hosts.1, hosts.0)) {
-            if !all.iter().any(|it| it.overlaps(back)) {
-                all.push(*back);
-            }
-        }
-        let is_within = |ns: &&u64| all.iter().any(|it| it.has_time(**ns));
-        if 2 * times.iter().filter(is_within).count() <= times.len() {
-            return Vec::new();
-        }
-        let has_own = |it: &&Outage| times.iter().any(|ns| it.has_time(*ns));
-        all.iter().filter(has_own).copied().collect()
-    }
+/// Returns whether the losses of a connection are apart: a tail-loss probe and a timeout may both meet one full queue.
+fn is_long(lost: &LostAgain) -> bool {
+    lost.last_ns - lost.first_ns >= TCP_RTO_MIN_NS
 }
 
 #[cfg(test)]
@@ -153,6 +181,17 @@ mod tests {
             last_ns,
             until_ns: Some(until_ns),
         }
+    }
+
+    /// Returns connections with these ids that exist all the time.
+    fn lives(ids: std::ops::Range<u64>) -> Vec<Life> {
+        let life = |id| Life {
+            id,
+            opened_ns: None,
+            start_ns: 0,
+            end_ns: 10_000,
+        };
+        ids.map(life).collect()
     }
 
     #[test]
@@ -171,7 +210,7 @@ mod tests {
             before_ns: 20,
             connections: 3,
         };
-        assert_eq!(Outage::join(all, 20), [outage]);
+        assert_eq!(Outage::join(all, 20, &lives(1..4)), [outage]);
         assert_eq!((outage.most_ns(), outage.least_ns()), (250, 210));
         assert_eq!(
             [69, 70, 700, 701].map(|ns| outage.has_time(ns)),
@@ -182,17 +221,64 @@ mod tests {
     #[test]
     fn a_segment_that_passes_between_two_losses_shows_none() {
         let all = vec![(1, lost(100, 400, 900)), (2, lost(110, 110, 320))];
-        assert_eq!(Outage::join(all, 20), []);
+        assert_eq!(Outage::join(all, 20, &lives(1..3)), []);
     }
 
     #[test]
     fn one_connection_and_dead_ones_show_none() {
         let alone = vec![(1, lost(100, 300, 700)), (1, lost(150, 300, 700))];
-        assert_eq!(Outage::join(alone, 20), []);
+        assert_eq!(Outage::join(alone, 20, &lives(1..2)), []);
         let dead = LostAgain {
             until_ns: None,
             ..lost(100, 300, 0)
         };
-        assert_eq!(Outage::join(vec![(1, dead), (2, dead)], 20), []);
+        assert_eq!(
+            Outage::join(vec![(1, dead), (2, dead)], 20, &lives(1..3)),
+            []
+        );
+    }
+
+    #[test]
+    fn few_connections_of_many_show_none() {
+        let two = || vec![(1, lost(100, 300, 700)), (2, lost(110, 310, 720))];
+        let find = |lives: &[Life]| Outage::join(two(), 20, lives).len();
+        assert_eq!(find(&lives(1..4)), 1);
+        assert_eq!(find(&lives(1..5)), 0);
+        // others that did not exist through it say nothing
+        let mut ended = lives(1..9);
+        for life in &mut ended[2..] {
+            life.end_ns = 600;
+        }
+        assert_eq!(find(&ended), 1);
+        // but if a handshake passed, so did the path
+        ended[7].opened_ns = Some(200);
+        assert_eq!(find(&ended), 0);
+    }
+
+    #[test]
+    fn losses_a_few_ms_apart_may_be_of_one_queue() {
+        let ms = |first: u64, last: u64| lost(first * 1_000_000, last * 1_000_000, u64::MAX);
+        assert_eq!(
+            [(10, 209), (10, 210)].map(|(a, b)| is_long(&ms(a, b))),
+            [false, true]
+        );
+    }
+
+    #[test]
+    fn outages_explain_timers_within_them() {
+        let at = |first_ns: u64| Outage {
+            first_ns,
+            last_ns: first_ns + 100,
+            until_ns: first_ns + 200,
+            all_until_ns: first_ns + 200,
+            before_ns: 0,
+            connections: 2,
+        };
+        let (towards, back) = ([at(100)], [at(150), at(1_000)]);
+        let explain = |times: &[u64]| Outage::explain(&towards, &back, times).len();
+        assert_eq!(explain(&[120, 1_100]), 2);
+        assert_eq!(explain(&[120, 250]), 1);
+        assert_eq!(explain(&[120, 500]), 0);
+        assert_eq!(explain(&[]), 0);
     }
 }

@@ -102,6 +102,21 @@ impl ConnectionSubject<'_> {
         last.or_else(known)
     }
 
+    /// Returns whether at least half of what it retransmitted was late, not lost: the receiver had it already, or the kernel found
+    /// its timeouts spurious.
+    pub fn is_mostly_late(&self) -> bool {
+        let retransmits = self.growth(|sample| Some(sample.total_retrans.into()));
+        let duplicates = self.growth(|sample| sample.dsack_dups.map(u64::from));
+        let is_counted = retransmits
+            .zip(duplicates)
+            .is_some_and(|(all, had)| all > 0 && 2 * had >= all);
+        let events = &self.gathered.events;
+        let ledger = self.judged.ledger.as_ref();
+        let spurious = ledger.map_or(0, |ledger| ledger.spurious_timeouts as usize);
+        let is_undone = spurious > 0 && 2 * spurious >= events.loss.len();
+        is_counted || is_undone || events.is_mostly_taken_back()
+    }
+
     /// Returns the size of the socket's receive buffer, in bytes; `None`: not sampled.
     pub fn rcvbuf_bytes(&self) -> Option<u32> {
         let last = self.last_sample().and_then(|last| last.rcvbuf_bytes);

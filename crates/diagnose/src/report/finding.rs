@@ -2,12 +2,13 @@
 //! out, what could not be seen, and what to do.
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 
 use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
 
 use super::RuleId;
-use super::severity::{EXPLAINS_LEAST, Severity, WARNING_SHARE};
+use super::severity::{EXPLAINS_LEAST, LEAST_HARM_NS, Severity, WARNING_SHARE};
 use crate::answer::Process;
 use crate::answer::Side;
 
@@ -102,6 +103,9 @@ pub struct Finding {
     /// Threads, functions, stacks and connections that take part, in words. Absent: nothing is named.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub involved: Vec<String>,
+    /// Ids of the threads that it is about: that serve, or that read the connections; empty: not known.
+    #[serde(skip)]
+    pub threads: BTreeSet<u32>,
     /// Numbers that show it.
     pub evidence: FactList,
     /// Other causes that the recording excludes, and why.
@@ -159,12 +163,16 @@ pub(crate) fn rank_findings(findings: &mut [Finding], undecided: &mut [Undecided
 }
 
 /// Puts a thread that was blocked on a connection before the full buffer of that connection: others wait because of the
-/// thread, whatever the buffer.
+/// thread, whatever the buffer. Where a lack of threads explains the thread's finding, it takes that place.
 fn put_stalls_first(findings: &mut [Finding]) {
-    for place in 0..findings.len() {
-        let Some(other) = findings[place].blocking_connection() else {
+    for stall in 0..findings.len() {
+        let explaining = findings[stall].find_explaining(findings);
+        let is_named = !findings[stall].is_note() || explaining.is_some();
+        let other = findings[stall].blocking_connection();
+        let Some(other) = other.filter(|_| is_named) else {
             continue;
         };
+        let place = explaining.unwrap_or(stall);
         let is_its = |it: &Finding| it.is_of_buffer() && it.subject.ids.contains(&other);
         if let Some(first) = findings[..place].iter().position(is_its) {
             findings[first..=place].rotate_right(1);
@@ -193,7 +201,7 @@ pub(crate) fn keep_one_lack_of_cpu(findings: &mut Vec<Finding>) {
 
 /// Lowers findings to information that say less of what another says of the same requests. Of a lack of CPU, that is any larger
 /// cause. That the other end or computing takes their time is such a cause, too, even where it is no warning. Of data that
-/// waited for a blocked thread, it is a lack of threads.
+/// waited for a blocked thread, it is a lack of the same threads.
 pub(crate) fn demote_lesser(findings: &mut [Finding]) {
     for place in 0..findings.len() {
         let lesser = &findings[place];
@@ -251,16 +259,28 @@ impl Finding {
         is_larger && requests.is_some_and(|it| is_process || it.address == other.subject.local)
     }
 
-    /// Returns whether requests waited for a thread of their service, at least as long as their data waited for a blocked one.
+    /// Returns whether requests waited for a thread of their service, at least as long as their data waited for a blocked one, and
+    /// all threads that were blocked are among those that were busy, at the same time.
     fn explains_stall(&self, stall: &Self) -> bool {
         let is_same = self.subject.is_service_of(&stall.subject);
         let is_larger = self.harm_ns >= stall.harm_ns;
-        self.rule == RuleId::BusyWorkers && !self.is_note() && is_same && is_larger
+        let has_threads = !stall.threads.is_empty() && stall.threads.is_subset(&self.threads);
+        let overlaps = self.from_ns < stall.until_ns && stall.from_ns < self.until_ns;
+        let is_busy = self.rule == RuleId::BusyWorkers && !self.is_note();
+        is_busy && is_same && is_larger && has_threads && overlaps
+    }
+
+    /// Returns the place of the finding that explains a stall, which is information only because of it.
+    fn find_explaining(&self, findings: &[Self]) -> Option<usize> {
+        let is_large = self.harm_ns >= LEAST_HARM_NS && self.share > WARNING_SHARE;
+        let is_demoted = self.rule == RuleId::ProxyStall && self.is_note() && is_large;
+        let mut findings = findings.iter();
+        findings.position(|it| is_demoted && it.explains_stall(self))
     }
 
     /// Returns the connection on which a thread was blocked while data of others waited.
     fn blocking_connection(&self) -> Option<u64> {
-        if self.rule != RuleId::ProxyStall || self.is_note() {
+        if self.rule != RuleId::ProxyStall {
             return None;
         }
         let mut facts = self.evidence.0.iter();

@@ -11,10 +11,8 @@
 //!
 //! Rules on requests take the time of all requests of the service ([`severity`] with one member). Where each request loses less
 //! than [`LEAST_HARM_NS`], it is critical only if that fills most of the time from the first request to the last, too.
-//! A lack of CPU of at most a time slice in each is an ordinary turn of others: it has to fill a twentieth of that time.
-//!
-//! One connection of many is not critical: those that lose so much have to lose more than [`WARNING_SHARE`] of the time of all
-//! connections of the process to that host.
+//! A lack of CPU of at most a time slice in each, the slowest included, is an ordinary turn of others: it has to fill a twentieth of
+//! that time, or to be most of the time of the requests.
 
 use serde::Serialize;
 
@@ -98,15 +96,6 @@ pub fn severity_within(members: &[(u64, u64)], whole_ns: u64) -> Severity {
     }
 }
 
-/// Returns the most severe band of harm to a few connections of a process, among all those to that host, which lasted
-/// `all_ns` together.
-pub fn severity_among(harm_ns: u64, all_ns: u64) -> Severity {
-    match harm_ns as f64 > all_ns as f64 * WARNING_SHARE {
-        true => Severity::Critical,
-        false => Severity::Warning,
-    }
-}
-
 /// Returns the severity of lost data, by its share.
 pub fn severity_of_share(share: f64) -> Severity {
     match share {
@@ -171,16 +160,6 @@ mod tests {
             severity_in_program(&members, 5 * SECOND),
             Severity::Critical
         );
-    }
-
-    #[test]
-    fn one_connection_of_many_is_not_critical() {
-        let of_all = |all_ns| {
-            severity(&[(205_000_000, 210_000_000)]).min(severity_among(205_000_000, all_ns))
-        };
-        assert_eq!(of_all(210_000_000), Severity::Critical);
-        assert_eq!(of_all(4 * SECOND), Severity::Critical);
-        assert_eq!(of_all(5 * SECOND), Severity::Warning);
     }
 
     #[test]

@@ -157,6 +157,7 @@ fn finding(
         is_answer: false,
         headline: fired.headline,
         involved: fired.involved,
+        threads: fired.threads,
         evidence: FactList(facts),
         ruled_out: fired.ruled_out,
         advice: fired.advice,
@@ -178,7 +179,7 @@ fn severity_of(fired: &RequestFinding, total_ns: u64, span_ns: u64) -> Severity 
         Remedy::Avoidable if of_time.max(of_slowest) >= EXPLAINS_LEAST => {
             let of_requests = severity(&[(fired.harm_ns, total_ns)]);
             match is_short_each(fired) {
-                true => of_requests.min(severity_of_short(fired, span_ns)),
+                true => of_requests.min(severity_of_short(fired, total_ns, span_ns)),
                 false => of_requests,
             }
         }
@@ -191,15 +192,28 @@ fn severity_of(fired: &RequestFinding, total_ns: u64, span_ns: u64) -> Severity 
 
 /// Returns whether requests lose too little to be a problem alone, the slowest hundredth included.
 fn is_short_each(fired: &RequestFinding) -> bool {
-    let slowest = (fired.requests / 100).max(1);
-    is_short(fired.harm_ns / fired.requests.max(1)) && is_short(fired.excess_ns / slowest)
+    is_short(fired.harm_ns / fired.requests.max(1))
+        && is_short(fired.excess_ns / slowest_requests(fired))
+}
+
+/// Returns how many requests are the slowest hundredth.
+fn slowest_requests(fired: &RequestFinding) -> u64 {
+    (fired.requests / 100).max(1)
+}
+
+/// Returns whether requests lost at most an ordinary turn of others, the slowest hundredth included, and less than most of
+/// their time.
+fn is_turn_each(fired: &RequestFinding, total_ns: u64) -> bool {
+    fired.harm_ns <= fired.turn_ns.saturating_mul(fired.requests)
+        && fired.excess_ns <= fired.turn_ns.saturating_mul(slowest_requests(fired))
+        && ratio_of(fired.harm_ns, total_ns) <= EXPLAINS_MOST
 }
 
 /// Returns the most severe band of short losses: critical only if they fill most of the time, too. As of connections, who
-/// looks for short requests with a large share of something finds some. Ordinary turns of others have to fill a twentieth.
-fn severity_of_short(fired: &RequestFinding, span_ns: u64) -> Severity {
+/// looks for short requests with a large share of something finds some. Ordinary turns of others have to fill a twentieth of it.
+fn severity_of_short(fired: &RequestFinding, total_ns: u64, span_ns: u64) -> Severity {
     let of_span = severity_within(&[(fired.harm_ns, span_ns)], 0);
-    match fired.harm_ns <= fired.turn_ns.saturating_mul(fired.requests) {
+    match is_turn_each(fired, total_ns) {
         true => of_span,
         false => of_span.max(Severity::Warning),
     }
@@ -248,6 +262,7 @@ fn undecided_finding(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kernel::LONGEST_SLICE_NS;
 
     const MS: u64 = 1_000_000;
 
@@ -265,6 +280,11 @@ mod tests {
 
     fn severity_in(fired: &RequestFinding, span_ns: u64) -> Severity {
         severity_of(fired, fired.whole_ns - 1, span_ns)
+    }
+
+    /// The same of requests with three times as much time.
+    fn severity_of_turn(fired: &RequestFinding, span_ns: u64) -> Severity {
+        severity_of(fired, 3 * fired.whole_ns, span_ns)
     }
 
     #[test]
@@ -290,9 +310,39 @@ mod tests {
     #[test]
     fn ordinary_turns_of_others_have_to_fill_a_twentieth() {
         let turn = lost_each(1_000, MS, 2 * MS);
-        assert_eq!(severity_in(&turn, 30_000 * MS), Severity::Info);
-        assert_eq!(severity_in(&turn, 10_000 * MS), Severity::Warning);
+        assert_eq!(severity_of_turn(&turn, 30_000 * MS), Severity::Info);
+        assert_eq!(severity_of_turn(&turn, 10_000 * MS), Severity::Warning);
         let longer = lost_each(1_000, 3 * MS, 2 * MS);
-        assert_eq!(severity_in(&longer, 100_000 * MS), Severity::Warning);
+        assert_eq!(severity_of_turn(&longer, 100_000 * MS), Severity::Warning);
+    }
+
+    #[test]
+    fn long_delays_of_a_few_requests_are_no_turns() {
+        // a request takes 5 ms; one in ten is late by 25 ms more
+        let late = RequestFinding {
+            harm_ns: 100 * 25 * MS,
+            whole_ns: 1_000 * 5 * MS + 100 * 25 * MS,
+            excess_ns: 10 * 22 * MS,
+            excess_share: 1.0,
+            ..lost_each(1_000, MS, LONGEST_SLICE_NS)
+        };
+        assert_eq!(
+            severity_of(&late, late.whole_ns, 60_000 * MS),
+            Severity::Warning
+        );
+    }
+
+    #[test]
+    fn turns_that_are_most_of_the_requests_are_a_warning() {
+        // 10 requests a second, of 1 ms each, wait 2.5 ms for a CPU
+        let slow = RequestFinding {
+            harm_ns: 600 * 5 * MS / 2,
+            whole_ns: 600 * 7 * MS / 2,
+            ..lost_each(600, MS, LONGEST_SLICE_NS)
+        };
+        assert_eq!(
+            severity_of(&slow, slow.whole_ns, 60_000 * MS),
+            Severity::Warning
+        );
     }
 }

@@ -91,8 +91,6 @@ pub struct CallDigest {
     /// End of the first and of the last send, ns; 0: there was none.
     first_send_ns: u64,
     last_send_ns: u64,
-    /// End of the last call, ns; 0: there was none.
-    pub last_call_ns: u64,
     /// On which CPUs calls ended, and how many.
     pub cpus: Vec<(u16, u64)>,
     /// Position of the last one in `cpus`.
@@ -222,7 +220,6 @@ impl CallTable {
                 &mut digest.receive
             };
             sums.add((result, asked), blocked_ns, runq_ns);
-            digest.last_call_ns = digest.last_call_ns.max(end_ns);
             digest.add_cpu(cpu);
             if !is_send && result > 0 {
                 digest.add_reader(tid, result.unsigned_abs().into());

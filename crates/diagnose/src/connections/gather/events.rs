@@ -70,8 +70,6 @@ pub struct EventDigest {
     zero_window_since: Option<u64>,
     /// Times that it ended at once, as by a reset.
     pub aborts: u64,
-    /// When this end sent its FIN, ns.
-    pub fin_ns: Option<u64>,
 }
 
 impl EventDigest {
@@ -97,9 +95,6 @@ impl EventDigest {
         };
         self.counts[kind as usize] += weight;
         self.aborts += u64::from(is_abort(kind, old, new));
-        if is_fin(kind, new) {
-            self.fin_ns.get_or_insert(time_ns);
-        }
         if kind.is_retransmission() && self.retransmitted.len() < MOST_LOSSES {
             self.retransmitted.push(Retransmission {
                 time_ns,
@@ -180,7 +175,16 @@ impl EventDigest {
         })
     }
 
-    /// Returns the times in which nothing was acknowledged between retransmissions by timers, so that they were lost, too.
+    /// Returns whether the receiver already had at least half of what was retransmitted at kept times.
+    pub fn is_mostly_taken_back(&self) -> bool {
+        let all = self.retransmitted.len();
+        all > 0 && 2 * self.losses_ns.len() <= all
+    }
+
+    /// Returns the times in which nothing was acknowledged between retransmissions by timers. So they were lost, too, unless the
+    /// connection is one of late ACKs ([`ConnectionSubject::is_mostly_late()`]).
+    ///
+    /// [`ConnectionSubject::is_mostly_late()`]: crate::connections::subject::ConnectionSubject::is_mostly_late
     pub fn lost_again(&self) -> Vec<LostAgain> {
         let is_after = |a: u32, b: u32| a.wrapping_sub(b).cast_signed() > 0;
         let mut found: Vec<LostAgain> = Vec::new();
@@ -258,13 +262,6 @@ impl EventDigest {
             .map_or(0, |since| end_ns.saturating_sub(since));
         self.zero_window_ns + open_ns
     }
-}
-
-/// Returns whether an event is the FIN of this end: `close()` or `shutdown()`.
-fn is_fin(kind: TcpEventKind, new: Option<u8>) -> bool {
-    const TCP_FIN_WAIT1: u8 = 4;
-    const TCP_LAST_ACK: u8 = 9;
-    kind == TcpEventKind::State && matches!(new, Some(TCP_FIN_WAIT1 | TCP_LAST_ACK))
 }
 
 /// Returns whether an event ends a connection at once: by a reset, of either end.

@@ -84,6 +84,7 @@ mod tests {
             share: 0.993,
             harm_ns,
             involved: Vec::new(),
+            threads: std::collections::BTreeSet::new(),
             evidence: FactList(Vec::new()),
             ruled_out: Vec::new(),
             could_not_see: Vec::new(),

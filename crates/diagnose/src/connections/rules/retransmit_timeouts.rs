@@ -9,17 +9,16 @@ use table::Stage;
 
 use super::fast_retransmits;
 use super::rule::{FindingExplanation, Rule, RuleDoubt, RuleFinding, Verdict, WinBasis};
-use super::shared::facts::{known, sum, total_ns, whole};
+use super::shared::facts::{known, sum, whole};
 use super::shared::sentences::{advice, direct_confidence, of_life};
 use crate::connections::case::Case;
 use crate::connections::exclusion::ExcludableCause;
-use crate::connections::outage::Outage;
 use crate::kernel::LONGEST_JIFFY_NS;
 use crate::report::{
     Confidence, ConfidenceLevel, DataDirection, Fact, FactUnit, Finding, RuleId, UndecidedFinding,
 };
 use crate::rows::addresses::host;
-use crate::units::{count, duration, quantity};
+use crate::units::{count, duration};
 
 /// The rule `retransmit_timeouts`.
 pub struct RetransmitTimeouts;
@@ -71,7 +70,7 @@ impl Rule for RetransmitTimeouts {
         Verdict::Fires(RuleFinding {
             direction: DataDirection::Sending,
             concerned_ns: stalled_ns,
-            harm_ns: stalled_ns - left_stalled_ns(case),
+            harm_ns: stalled_ns,
             facts: collect_facts(case, stalled_ns),
         })
     }
@@ -153,22 +152,17 @@ impl Rule for RetransmitTimeouts {
     }
 }
 
-/// Returns the headline of connections that had to wait because nothing passed; `None`: that is not known.
+/// Returns the headline of connections that had to wait because none got an ACK; `None`: that is not known.
 fn outage_headline(finding: &Finding, worst: &Case) -> Option<String> {
-    let outages = worst.neighbours.outages(worst.own);
-    let most_ns = outages.iter().map(Outage::most_ns).max()?;
-    let outages = match outages.len() {
-        1 => format!("an outage of about {}", duration(most_ns)),
-        many => format!(
-            "{} outages of up to about {}",
-            count(many as u64),
-            duration(most_ns)
-        ),
-    };
+    let most = worst.outages.iter().max_by_key(|it| it.most_ns())?;
     let remote = worst.own.identity().map_or("", |it| host(&it.remote));
+    let times = match worst.outages.len() {
+        1 => format!("None of {} connections", count(most.connections as u64)),
+        many => format!("{} times, none of the connections", count(many as u64)),
+    };
     Some(format!(
-        "In {outages}, nothing passed on the path to {remote}: data of {} waited for a retransmission timer — cost {}.",
-        quantity(finding.subject.connections, "connection"),
+        "{times} with {remote} that waited got an ACK, for up to about {} — cost {}.",
+        duration(most.most_ns()),
         of_life(finding)
     ))
 }
@@ -181,15 +175,6 @@ const OUTAGE: [&str; 3] = [
      lower timeout helps: `ip route change … rto_min 20ms`.",
     "If the program has other servers, let it ask one of these when an answer is late: a time limit for each request.",
 ];
-
-/// Returns the part of the last stall in which the program waited no more, ns: it had closed the connection, and the kernel alone
-/// went on.
-fn left_stalled_ns(case: &Case) -> u64 {
-    match unanswered_timeouts(case) {
-        Some(_) => case.left_ns().min(case.stalled_ns()),
-        None => 0,
-    }
-}
 
 /// Returns whether no byte of data was ever acknowledged, so that the connection was not idle before.
 fn has_no_data_acked(case: &Case) -> bool {
@@ -219,9 +204,6 @@ fn collect_facts(case: &Case, stalled_ns: u64) -> Vec<Fact> {
     let label = "timeouts in a row that nothing answered until the end";
     let unit = FactUnit::Count;
     facts.extend(known("unanswered_timeouts", unanswered, unit, label));
-    let left_ns = Some(left_stalled_ns(case)).filter(|ns| *ns > 0);
-    let label = "of the last stall after the program had closed the connection: no harm";
-    facts.extend(left_ns.map(|ns| total_ns("left_ns", ns, label)));
     facts.extend(outage_facts(case));
     let samples = &case.own.gathered.samples;
     let rto_ns = samples.first_rto_us.map(|us| u64::from(us) * 1_000);
@@ -245,7 +227,7 @@ fn collect_facts(case: &Case, stalled_ns: u64) -> Vec<Fact> {
 
 /// Facts of the outages that made it wait.
 fn outage_facts(case: &Case) -> Vec<Fact> {
-    let outages = case.neighbours.outages(case.own);
+    let outages = &case.outages;
     let Some(most) = outages.iter().max_by_key(|it| it.most_ns()) else {
         return Vec::new();
     };
@@ -256,7 +238,7 @@ fn outage_facts(case: &Case) -> Vec<Fact> {
             "outages",
             Some(outages.len() as u64),
             FactUnit::Count,
-            "outage(s): nothing passed, of other connections neither",
+            "outage(s): most connections with that host waited, and none of these got an ACK",
         ),
         known(
             "longest_outage_ns",

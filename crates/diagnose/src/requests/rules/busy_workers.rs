@@ -7,7 +7,7 @@ use super::shared::{
     LACK_OF_CPU, direct_confidence, duration_facts, make_advice, most_at_once, of_time, rule_out,
     share_fact, time_fact,
 };
-use crate::report::severity::WARNING_SHARE;
+use crate::kernel::WAKE_NS;
 use crate::report::{Fact, FactUnit, FactValue, RuleId};
 use crate::requests::RequestPart;
 use crate::requests::case::{PartHarm, QUEUE, ServiceCase};
@@ -32,6 +32,10 @@ const WAITS: [RequestPart; 7] = [
 
 /// Threads with so much of the time are those that serve: others only took part.
 const THREADS_SHARE: f64 = 0.9;
+
+/// Where a thread passes from one request to the next, the time of its wake-up may count for both. That is [`WAKE_NS`], and so
+/// much of a request that keeps the thread for 1 ms. Of longer ones it is less.
+const HANDOVER_SHARE: f64 = WAKE_NS as f64 / 1e6;
 
 /// The threads wait for most of the time that they have requests, or more of them would not help.
 const WAITING_LEAST: f64 = 0.5;
@@ -90,10 +94,10 @@ fn finding(case: &ServiceCase<'_>, queued: &PartHarm, served_ns: u64) -> Request
         ),
     };
     let threads = match is_held {
-        true => count_threads(&most_threads(case, &[RequestPart::Queued])),
-        false => count_threads(&serving_threads(case)),
+        true => most_threads(case, &[RequestPart::Queued]),
+        false => serving_threads(case),
     };
-    let subject = match threads {
+    let subject = match count_threads(&threads) {
         Some(1) => format!("the only one of {} was {busy}", case.title()),
         Some(threads) => format!("the {} of {} were {busy}", count(threads), case.title()),
         None => format!("all of {} were {busy}", case.title()),
@@ -116,6 +120,7 @@ fn finding(case: &ServiceCase<'_>, queued: &PartHarm, served_ns: u64) -> Request
             true => Vec::new(),
             false => name_involved(case, why),
         },
+        threads,
         headline: format!(
             "Too few threads: {subject}, and {} waited {} for one.",
             quantity(case.requests(), "request"),
@@ -235,7 +240,7 @@ fn is_of_loops(case: &ServiceCase<'_>) -> bool {
     let times = times.filter(|it| serving.contains(&it.subject.tid));
     let kept_ns: u64 = times.map(|it| it.ns).sum();
     let served_mean = ratio_of(kept_ns, end_ns.saturating_sub(begin_ns));
-    let most = |threads: u64| threads as f64 * (1.0 + WARNING_SHARE);
+    let most = |threads: u64| threads as f64 * (1.0 + HANDOVER_SHARE);
     count_threads(&serving).is_some_and(|threads| served_mean > most(threads))
 }
 

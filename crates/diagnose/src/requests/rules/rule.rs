@@ -1,5 +1,7 @@
 //! The trait of rules on requests, and their verdicts on a service or a program.
 
+use std::collections::BTreeSet;
+
 use crate::report::{
     Advice, Confidence, ConfidenceLevel, DataDirection, Fact, FindingSubject, RuleDoubt, RuleId,
     RuledOut,
@@ -55,6 +57,8 @@ pub struct RequestFinding {
     pub parts: Vec<RequestPart>,
     /// Names of those that take part: threads with their functions, stacks, connections.
     pub involved: Vec<String>,
+    /// Ids of the threads that serve; empty: not known, or it is not about them.
+    pub threads: BTreeSet<u32>,
     /// Time that requests lost, ns: all of them together.
     pub harm_ns: u64,
     /// Loss of a request that is an ordinary turn of others, at most, ns; 0: none is.
@@ -104,6 +108,7 @@ impl RequestFinding {
         Self {
             parts: Vec::new(),
             involved: Vec::new(),
+            threads: BTreeSet::new(),
             harm_ns: 0,
             turn_ns: 0,
             requests: 0,
