@@ -302,7 +302,7 @@ fn headline(
     let requests = quantity(resets.count, "request");
     let of = case.requests() + resets.count;
     format!(
-        "{} {}: it answered {requests} of {} from {} with RST. The next came {} later.",
+        "{} {}: it answered {requests} of {} from {} with RST. {} passed before the next ones.",
         case.key.address,
         cause.text(),
         count(of),
