@@ -48,6 +48,13 @@ fn requests(report: &Value, name: &str, role: &str, address: &str) -> u64 {
         .sum()
 }
 
+/// Counts the requests with the first byte of a connection. One that follows a log-in begins later.
+fn count_first(report: &Value, service: &str) -> u64 {
+    let all = report["requests"].as_array().expect("requests").iter();
+    let is_first = |it: &&Value| it["service"] == service && it["request"][0] == 0;
+    all.filter(is_first).count() as u64
+}
+
 /// Each request that was answered is found at the client, and at the server if that has no other clients. A log-in may be a
 /// request of its own: nothing shows one if the thread found the answer at once.
 fn check(server: &str) -> (Report, Value, Value) {
@@ -56,13 +63,12 @@ fn check(server: &str) -> (Report, Value, Value) {
     let answered = number(&truth["requests"]);
     assert!(answered > 0);
     let client = truth["client"].as_str().expect("a name");
-    let log_ins = truth["log_ins"].as_u64().unwrap_or(0);
     let sent = requests(&found, client, "client", &address);
-    assert!(
-        (answered..=answered + log_ins).contains(&sent),
-        "{sent} of {answered}: {}",
-        found["services"]
-    );
+    let log_ins = match truth["log_ins"].as_bool() {
+        Some(true) => count_first(&found, &format!("{client} → {address}")),
+        _ => 0,
+    };
+    assert_eq!(sent - log_ins, answered, "{}", found["services"]);
     if let Some(server) = truth["server"].as_str() {
         let served = requests(&found, server, "server", &address);
         assert_eq!(served, answered, "{}", found["services"]);
@@ -100,11 +106,14 @@ fn redis_connections_are_paired_by_path() {
     let (report, truth, _) = check("redis");
     assert_paired(&report, truth["path"].as_str());
     let output = finish(whylat("report").arg(report.path())).out;
+    // a finding before it moves the ends of lines
+    let text: Vec<&str> = output.split_whitespace().collect();
+    let text = text.join(" ");
     assert!(
-        output.contains(" requests from redis-benchmark to unix:"),
+        text.contains(" requests from redis-benchmark to unix:"),
         "{output}"
     );
-    assert!(!output.contains("No TCP connection"), "{output}");
+    assert!(!text.contains("No TCP connection"), "{output}");
 }
 
 #[test]

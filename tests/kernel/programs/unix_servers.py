@@ -88,9 +88,8 @@ def postgresql(directory):
         lines = log.read()[before:].splitlines()
     answered = [line for line in lines if line.startswith(f"<{server_name}>") and "statement: " in line]
     path = f"{directory}/.s.PGSQL.5432"
-    # the log-in of a connection is a part of its first request, if the thread waited for it: pgbench asks for the size first,
-    # and each client has a connection
-    return {"path": path, "client": server_name, "requests": len(answered), "log_ins": 3}
+    # the log-in of a connection is a part of its first request if the thread waited for it, else a request of its own
+    return {"path": path, "client": server_name, "requests": len(answered), "log_ins": True}
 
 
 def nginx(directory):

@@ -65,11 +65,11 @@ impl PathFinder<'_> {
 /// more of a request.
 fn has_answered((history, number): (&ThreadHistory, usize), endpoint: EndpointId) -> bool {
     let mut before = (0..number).rev();
-    let calls = before.by_ref().take(EVENTS_NEAR);
-    let calls = calls.filter_map(|number| match history.event(number)?.kind {
+    let near = before.by_ref().take(EVENTS_NEAR);
+    let mut calls = near.filter_map(|number| match history.event(number)?.kind {
         ThreadEventKind::Call(call) if call.endpoint == endpoint => Some(call.is_send),
         _ => None,
     });
-    let last = { calls }.next();
+    let last = calls.next();
     last.unwrap_or_else(|| before.next().is_none())
 }

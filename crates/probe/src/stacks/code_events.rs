@@ -113,9 +113,7 @@ impl CodeEvents {
 
     /// Returns whether a process became another program after this time.
     pub(super) fn is_replaced(&self, pid: u32, time_ns: u64) -> bool {
-        let programs = self.history.processes.get(&pid);
-        let last = programs.and_then(|programs| programs.last());
-        last.is_some_and(|(since_ns, _)| *since_ns > time_ns)
+        self.history.since_ns(pid).is_some_and(|ns| ns > time_ns)
     }
 
     /// Returns the code of a process at a time, as far as records say it.
@@ -198,9 +196,13 @@ impl CodeHistory {
 
     /// Returns whether a process is the program that it was before the records began.
     fn is_as_before(&self, pid: u32) -> bool {
-        let programs = self.processes.get(&pid);
-        let last = programs.and_then(|programs| programs.last());
-        last.is_none_or(|(since_ns, _)| *since_ns == 0)
+        self.since_ns(pid).is_none_or(|ns| ns == 0)
+    }
+
+    /// Returns since when a process is the program that it was last; 0: since before the records began.
+    fn since_ns(&self, pid: u32) -> Option<u64> {
+        let (since_ns, _) = self.processes.get(&pid)?.last()?;
+        Some(*since_ns)
     }
 }
 

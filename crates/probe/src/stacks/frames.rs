@@ -410,9 +410,12 @@ impl Stacks {
         }
         let code = self.code_events.find(pid, time_ns);
         let older = code.older.filter(|older| *older != pid);
-        let mut ended = older.map(mappings::read).unwrap_or_default();
-        for (mapping, older) in ended.iter().zip(older.into_iter().cycle()) {
-            self.objects.open(OpenBy::Mapper(older), mapping);
+        let mut ended = Vec::new();
+        if let Some(older) = older {
+            ended = mappings::read(older);
+            for mapping in &ended {
+                self.objects.open(OpenBy::Mapper(older), mapping);
+            }
         }
         for mapping in code.mappings.iter() {
             mappings::add(&mut ended, mapping.clone());

@@ -13,7 +13,6 @@ use super::shared::facts::{known, sum, whole};
 use super::shared::sentences::{advice, direct_confidence, of_life};
 use crate::connections::case::Case;
 use crate::connections::exclusion::ExcludableCause;
-use crate::kernel::LONGEST_JIFFY_NS;
 use crate::report::{
     Confidence, ConfidenceLevel, DataDirection, Fact, FactUnit, Finding, RuleId, UndecidedFinding,
 };
@@ -231,8 +230,6 @@ fn outage_facts(case: &Case) -> Vec<Fact> {
     let Some(most) = outages.iter().max_by_key(|it| it.most_ns()) else {
         return Vec::new();
     };
-    // timers that expire in one jiffy show one moment
-    let least_ns = Some(most.least_ns()).filter(|ns| *ns >= LONGEST_JIFFY_NS);
     let facts = [
         known(
             "outages",
@@ -248,7 +245,7 @@ fn outage_facts(case: &Case) -> Vec<Fact> {
         ),
         known(
             "longest_outage_least_ns",
-            least_ns,
+            Some(most.least_ns()),
             FactUnit::Ns,
             "the longest outage, at least: between losses",
         ),

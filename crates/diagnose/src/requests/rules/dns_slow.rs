@@ -193,7 +193,9 @@ fn finding(case: &ServiceCase<'_>, harm: &PartHarm) -> RequestFinding {
         format!(" The program opened {each:.1} sockets to it for each connection.")
     });
     let answers_each = servers.as_ref().and_then(count_answers);
-    facts.extend(answers_each.map(answers_fact));
+    facts.extend(
+        answers_each.map(|each| mean_fact("dns_answers_each", each, "answers on each socket")),
+    );
     let answers = answers_each.map_or_else(String::new, |each| {
         format!(" The resolver asked again: it had {each:.1} answers on each socket, and a name has two.")
     });
@@ -326,24 +328,15 @@ fn count_answers(servers: &ProcessServers) -> Option<f64> {
     (all.unanswered == 0 && each >= SEVERAL_QUESTIONS).then_some(each)
 }
 
-/// Makes the fact of answers on each socket to name servers.
-fn answers_fact(each: f64) -> Fact {
-    make_fact(
-        "dns_answers_each",
-        FactValue::Real(each),
-        FactUnit::Count,
-        "answers on each socket",
-    )
+/// Makes the fact of a mean.
+fn mean_fact(name: &'static str, mean: f64, label: &'static str) -> Fact {
+    make_fact(name, FactValue::Real(mean), FactUnit::Count, label)
 }
 
 /// Makes the fact of sockets to the name server for each connection.
 fn sockets_fact(each: f64) -> Fact {
-    make_fact(
-        "dns_sockets_each",
-        FactValue::Real(each),
-        FactUnit::Count,
-        "sockets to the name server for each connection",
-    )
+    let label = "sockets to the name server for each connection";
+    mean_fact("dns_sockets_each", each, label)
 }
 
 /// Returns ` (2 of 3 waits without an answer)`.
